@@ -305,7 +305,11 @@ def record_of(plain: object) -> Record:
     ValueError
         A field is missing, unknown or of another type, a number is not finite, or fields contradict each other.
     """
-    record, stored = parsed(plain)
+    return _with_stored_hash(*parsed(plain))
+
+
+def _with_stored_hash(record: Record, stored: str) -> Record:
+    """Return a record that knows the hash of its payload in the form that its file has."""
     if record.payload() != stored:
         is_intact = record.payload_sha256 == stored
         if is_intact:
@@ -389,10 +393,7 @@ def record_in(content: bytes, path: Path) -> Record:
     DataError
         The content is not a record.
     """
-    try:
-        return record_of(json_object(content))
-    except ValueError as error:
-        raise _no_record(path, error) from error
+    return _with_stored_hash(*parsed_in(content, path))
 
 
 def parsed_in(content: bytes, path: Path) -> tuple[Record, str]:

@@ -14,7 +14,7 @@ __all__ = ["STAGES", "Hypnogram", "hypnogram"]
 
 STAGES: Final = ("W", "N1", "N2", "N3", "R")
 """Wake, the three stages of non-REM sleep, and REM sleep, in the words of the AASM manual."""
-MINUTE: Final = 60.0
+SECONDS_IN_A_MINUTE: Final = 60.0
 UNDEFINED: Final = float("nan")
 
 
@@ -88,11 +88,11 @@ def hypnogram(
         return _percent(window_s * float((words == stage).sum()), sleep_s)
 
     return Hypnogram(
-        total_sleep_time_min=sleep_s / MINUTE,
+        total_sleep_time_min=sleep_s / SECONDS_IN_A_MINUTE,
         sleep_efficiency_percent=_percent(sleep_s, float(begun[-1]) + window_s),
-        sleep_latency_min=onset_s / MINUTE,
-        rem_latency_min=(_first(begun, words == "R") - onset_s) / MINUTE,
-        wake_after_sleep_onset_min=awake_s / MINUTE,
+        sleep_latency_min=onset_s / SECONDS_IN_A_MINUTE,
+        rem_latency_min=(_first(begun, words == "R") - onset_s) / SECONDS_IN_A_MINUTE,
+        wake_after_sleep_onset_min=awake_s / SECONDS_IN_A_MINUTE,
         n1_percent=share("N1"),
         n2_percent=share("N2"),
         n3_percent=share("N3"),
