@@ -1,5 +1,8 @@
 """Continuous recordings: banded ridge against closed forms, time axes, blocks, nulls, and partitions of known truth."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -9,6 +12,7 @@ import neuroledger as nl
 from neuroledger.errors import CeilingError, MetricError
 from neuroledger.families.alignment.encoding import banded_ridge
 from neuroledger.families.alignment.encoding.banded_ridge import (
+    DEFAULT_ALPHAS,
     BandedRidge,
     BandedSearch,
     banded_predictions,
@@ -120,6 +124,15 @@ def test_penalties_are_those_with_the_least_error_in_inner_blocks(
         np.testing.assert_allclose(found[:, target], expected, atol=1e-6)
         used = np.isfinite(penalties[:, target])
         np.testing.assert_allclose(penalties[used, target], given[used], rtol=1e-9)
+
+
+def test_default_penalties_are_the_same_on_every_processor():
+    for step, alpha in zip(range(-8, 9), DEFAULT_ALPHAS, strict=True):
+        errors = [
+            abs(Fraction(near) ** 2 - Fraction(10) ** step)
+            for near in (math.nextafter(alpha, 0), alpha, math.nextafter(alpha, np.inf))
+        ]
+        assert min(errors) == errors[1]
 
 
 def test_a_band_without_penalty_or_variance_is_refused():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -26,7 +27,9 @@ __all__ = [
 TARGETS = 1024
 # Concentrations of the Dirichlet distributions of band weights, in turn: sparse and even ones [dupre2022].
 CONCENTRATIONS = (0.1, 1.0)
-DEFAULT_ALPHAS = tuple(map(float, np.logspace(-4, 4, 17)))
+# From 1e-4 to 1e4 by half powers of ten, correctly rounded: they are part of a score's definition, and NumPy's powers
+# differ between processors.
+DEFAULT_ALPHAS = tuple(float(Decimal(10) ** (Decimal(step) / 2)) for step in range(-8, 9))
 
 
 class BandedSearch(BaseModel):
