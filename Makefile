@@ -29,7 +29,7 @@ test: $(READY)
 	@dvc pull --quiet
 	@ruff check .
 	@ruff format --check .
-	@mypy
+	@mypy --num-workers auto
 	@lint-imports --no-cache
 	@OMP_NUM_THREADS=1 pytest -n logical --dist worksteal
 

@@ -511,6 +511,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         "torchvision": "vision",
         "transformers": "language",
         "wandb": "trackers",
+        "zarr": "zarr",
         "zstandard": "events",
     }
 )

@@ -55,6 +55,7 @@ OPTIONAL: Final = {
     "matplotlib": ("plots", "figures"),
     "mne": ("eeg", "reading EEG and MEG"),
     "h5py": ("recordings", "reading HDF5 and MATLAB 7.3"),
+    "zarr": ("zarr", "reading Zarr"),
     "lz4": ("events", "reading AEDAT 4"),
     "zstandard": ("events", "reading AEDAT 4"),
     "pyriemann": ("eeg", "decoding by covariance"),

@@ -446,31 +446,41 @@ def opened(path: Path) -> Iterator[xr.DataArray]:
         with xr.open_dataset(
             path, engine="netcdf4", decode_times=False, cache=False
         ) as dataset:
-            variables = list(map(str, dataset.data_vars))
-            chosen = (
-                "data"
-                if "data" in variables
-                else (variables[0] if len(variables) == 1 else None)
-            )
-            if chosen is None:
-                raise AssemblyError(
-                    f"{path.name} contains {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
-                )
-            array = dataset[chosen]
-            index_coords = [
-                name
-                for name in array.coords
-                if name in array.dims
-                and array[name].dtype.kind == "i"
-                and name not in KEYS.values()
-            ]
-            array = array.drop_vars(index_coords)
-            array.name = "data"
-            yield array
+            yield only_variable(dataset, path)
     except (OSError, ValueError, RuntimeError) as error:
         raise AssemblyError(
             f"{path.name} cannot be read as netCDF ({error}): it is damaged or incomplete, rewrite it"
         ) from error
+
+
+def only_variable(dataset: xr.Dataset, path: Path) -> xr.DataArray:
+    """The assembly of an open file, its only variable or the one called ``data``, without the positions along its axes.
+
+    Raises
+    ------
+    AssemblyError
+        The file contains several variables, none of which is ``data``.
+    """
+    variables = list(map(str, dataset.data_vars))
+    if "data" in variables:
+        chosen = "data"
+    elif len(variables) == 1:
+        chosen = variables[0]
+    else:
+        raise AssemblyError(
+            f"{path.name} contains {len(variables)} variables ({', '.join(variables)}); call the assembly 'data'"
+        )
+    array = dataset[chosen]
+    positions = [
+        name
+        for name in array.coords
+        if name in array.dims
+        and array[name].dtype.kind == "i"
+        and name not in KEYS.values()
+    ]
+    array = array.drop_vars(positions)
+    array.name = "data"
+    return array
 
 
 def write(assembly: xr.DataArray, path: Path) -> None:

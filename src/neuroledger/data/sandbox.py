@@ -172,6 +172,7 @@ LIBRARIES: Final = frozenset(
         "sklearn",
         "soundfile",
         "xarray",
+        "zarr",
         "zstandard",
     }
 )

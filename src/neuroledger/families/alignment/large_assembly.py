@@ -1,10 +1,11 @@
-"""Assemblies larger than memory: the values of a netCDF file as a memory map of the store, written in blocks."""
+"""Assemblies larger than memory: the values of netCDF or Zarr as a memory map of the store, written in blocks."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import xarray as xr
 from neuroledger.data.assembly import opened
 from neuroledger.data.memory import WHOLE, require_memory
 from neuroledger.errors import AssemblyError
+from neuroledger.families.alignment.zarr_assembly import is_zarr, opened_zarr
 from neuroledger.store.hashes import sha256_of
 from neuroledger.store.store import Entry, Written, current_store
 
@@ -33,7 +35,7 @@ BLOCK: Final = 1 << 26
 
 
 def read_large(path: Path) -> xr.DataArray:
-    """Read one assembly from a netCDF file; the values of a large one are a read-only memory map.
+    """Read one assembly from netCDF or a zip of Zarr; the values of a large one are a read-only memory map.
 
     Up to 256 MiB of values are read into memory. Larger ones are decompressed once, in blocks, into the store; later calls
     map them from there, so that a process has only those values in memory that it uses. Without room in the store they
@@ -46,7 +48,7 @@ def read_large(path: Path) -> xr.DataArray:
     LimitError
         The values fit neither into the store nor into memory.
     """
-    with opened(path) as array:
+    with _opened(path) as array:
         if array.nbytes <= WHOLE or array.dtype.kind not in "fiub":
             return array.load()
         _require_written(array, path)
@@ -67,6 +69,12 @@ def read_large(path: Path) -> xr.DataArray:
         return xr.DataArray(
             values, dims=array.dims, coords=coords, attrs=array.attrs, name=array.name
         )
+
+
+def _opened(path: Path) -> AbstractContextManager[xr.DataArray]:
+    if is_zarr(path):
+        return opened_zarr(path)
+    return opened(path)
 
 
 def _require_written(array: xr.DataArray, path: Path) -> None:
@@ -96,7 +104,9 @@ def _blocks(array: xr.DataArray) -> Iterator[slice]:
     """Slices of the first axis that consist of whole chunks of the file, so that each chunk is decompressed once."""
     row_bytes = array.dtype.itemsize * math.prod(array.shape[1:])
     rows = max(1, BLOCK // max(1, row_bytes))
-    chunk = (array.encoding.get("chunksizes") or (1,))[0]
+    # netCDF has chunks; Zarr too, and may keep several in a shard, which is what is read at once.
+    layout = (array.encoding.get(name) for name in ("shards", "chunks", "chunksizes"))
+    chunk = next(filter(None, layout), (1,))[0]
     if chunk * row_bytes <= WHOLE:
         rows = chunk * max(1, rows // chunk)
     for start in range(0, len(array), rows):

@@ -1,4 +1,4 @@
-"""Reader of this project's own format: an assembly as netCDF, its stimuli as a CSV table and one zip of files."""
+"""Reader of this project's own format: an assembly as netCDF or Zarr, its stimuli as a CSV table and one zip of files."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def netcdf(
     files
         Paths by the file names in the spec.
     assembly, stimuli, archive
-        Names of the netCDF file, of the CSV table and of the zip; null if the data set does not have one.
+        Names of the assembly (netCDF, or a zip of Zarr), of the CSV table and of the zip of files; null if the data set does
+        not have one.
     extras
-        Additional assemblies: name → netCDF file.
+        Additional assemblies: name → file.
     fitting_stimuli
         Additional stimulus sets in the same archive, to which a readout is fitted: name → CSV table.
 
