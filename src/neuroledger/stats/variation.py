@@ -10,7 +10,7 @@ the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Final, NamedTuple
@@ -43,6 +43,8 @@ __all__ = [
 
 # Dimensions whose entries are stimuli or their trials.
 ROWS: Final = ("presentation", "stimulus")
+SMALL: Final = 1 << 12
+"""Values of samples up to which several are aggregated together."""
 NUMBERS: Final = tuple(f"#{draw}" for draw in range(DRAWS))
 
 
@@ -122,16 +124,36 @@ class _Whole:
 
     def of(self, values: Floats, *, smooth: bool) -> float:
         """Aggregate samples; ``smooth`` replaces medians by means."""
-        dims = list(self.dims)
+        return float(self.aggregated(values[np.newaxis], smooth=smooth)[0])
+
+    def aggregated(self, several: Floats, *, smooth: bool) -> Floats:
+        """Aggregate several samples of one shape, [several, *dims], to [several]."""
+        dims = ["", *self.dims]
         for over, how in self.steps:
             if over in dims:
-                values = reduced(
-                    values,
-                    dims.index(over),
-                    "mean" if smooth and how == "median" else how,
-                )
+                declared = "mean" if smooth and how == "median" else how
+                several = reduced(several, dims.index(over), declared)
                 dims.remove(over)
-        return float(values)
+        return several
+
+    def each(self, parts: Sequence[Floats], *, smooth: bool) -> Floats:
+        """Aggregate each of several samples, with the bits of `of`.
+
+        Small ones of the same shape are aggregated together: there, most time is spent on calls. Only those in row-major
+        order are, whose sums have the same order alone and together.
+        """
+        found = np.empty(len(parts))
+        alike: dict[tuple[tuple[int, ...], bool], list[int]] = {}
+        for number, part in enumerate(parts):
+            if part.size <= SMALL and part.flags.c_contiguous:
+                kind = part.shape, bool(np.isnan(part).any())
+                alike.setdefault(kind, []).append(number)
+            else:
+                found[number] = self.of(part, smooth=smooth)
+        for numbers in alike.values():
+            several = np.stack([parts[number] for number in numbers])
+            found[numbers] = self.aggregated(several, smooth=smooth)
+        return found
 
     def left(
         self, keep: Mapping[str, Booleans], values: Floats | None = None
@@ -175,7 +197,7 @@ class _Whole:
         """
         count = len(groups.keys)
         parts = self.without_each(name, groups)
-        left = np.array([self.of(part, smooth=smooth) for part in parts])
+        left = self.each(parts, smooth=smooth)
         whole = self.of(self.values, smooth=smooth)
         moved = np.nan_to_num(self.weight(name, groups) * (whole - left))
         shares = groups.sizes / groups.sizes.sum()
@@ -207,18 +229,16 @@ class _Whole:
             first = groups[0]
             of_first = grouped(groups[0].keys, COARSE).codes
             without_first = self.without_each(pair[0], first)
-            both = [
-                [self.left(keep, part) for keep in second] for part in without_first
-            ]
+            both = [self.left(keep, part) for part in without_first for keep in second]
         else:
             first = rows
             of_first = np.arange(len(rows.keys))
             kept = _each_left_out(pair[0], rows)
             without_first = [self.left(keep) for keep in kept]
-            both = [[self.left({**keep, **other}) for other in second] for keep in kept]
-        row = self.smooth(without_first)
-        column = self.smooth([self.left(keep) for keep in second])
-        cells = np.array(list(map(self.smooth, both)))
+            both = [self.left({**keep, **other}) for keep in kept for other in second]
+        row = self.each(without_first, smooth=True)
+        column = self.each([self.left(keep) for keep in second], smooth=True)
+        cells = self.each(both, smooth=True).reshape(len(row), len(column))
         weight = np.outer(self.weight(pair[0], first), self.weight(pair[1], columns))
         whole = self.of(self.values, smooth=True)
         moved = weight * (whole - row[:, None] - column + cells)
@@ -237,10 +257,6 @@ class _Whole:
         keys = tuple(map(PAIR.join, product(rows.keys, columns.keys)))
         deviations = math.sqrt(scale) * table.ravel()
         return Part("", pair, keys, deviations, table.size - 1)
-
-    def smooth(self, parts: Iterable[Floats]) -> Floats:
-        """Return the aggregate of each of several samples, with means in place of medians."""
-        return np.array([self.of(part, smooth=True) for part in parts])
 
 
 def names_for(groups: Grouping) -> list[str]:
