@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
@@ -184,16 +185,15 @@ FAULTS: dict[str, tuple[Break, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def rich(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    """The laboratory with a metric of its own, a model with weights, and one of a module that its owner trusts."""
-    valid.spec(
+def rich_laboratory(lab: Lab) -> None:
+    """Add a metric of its own, a model with weights, and one of a module that its owner trusts."""
+    lab.spec(
         "metrics", "own", compare={"name": "regression", "estimator": {"name": "ridge", "alpha": 1}},
         splits={"name": "shuffle", "folds": 4, "train": 0.9, "by": "stimulus_id"}, scale="correlation",
         aggregate=[{"over": "neuroid", "with": "median"}, {"over": "split", "with": "mean"}],
     )  # fmt: skip
-    valid.benchmark(metric="own")
-    folder = valid.root / "data" / "models" / "stored"
+    lab.benchmark(metric="own")
+    folder = lab.root / "data" / "models" / "stored"
     folder.mkdir(parents=True)
     ids = [f"im{i:02d}" for i in range(60)]
     np.save(folder / "w.npy", np.random.default_rng(3).normal(size=(60, 8)))
@@ -206,22 +206,59 @@ def rich(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
         for path in sorted(folder.glob("*"))
     }  # fmt: skip
     builder = {"name": "precomputed", "file": "w.npy", "stimulus_ids": "ids.txt"}
-    valid.spec("models", "stored", builder=builder, weights=pins)
-    code = valid.root.parent / "code"
-    code.mkdir()
-    (code / "mynets.py").write_text(NET)
-    monkeypatch.syspath_prepend(str(code))
-    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "mynets")
+    lab.spec("models", "stored", builder=builder, weights=pins)
     net = {"name": "torch", "module": "mynets:Net", "preprocessing": {"resize": 4}}
-    valid.spec("models", "net", builder=net, layers=["0"], regions={"V4": "0"})
-    valid.spec(
+    lab.spec("models", "net", builder=net, layers=["0"], regions={"V4": "0"})
+    lab.spec(
         "suites",
         "lab",
         benchmarks=["lab.V4-ridge"],
         models=["pixels4", "stored", "net"],
     )
+
+
+@pytest.fixture
+def trusting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's owner trusts the module ``mynets``."""
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "mynets.py").write_text(NET)
+    monkeypatch.syspath_prepend(str(code))
+    monkeypatch.setenv("NEUROLEDGER_TRUSTED", "mynets")
+
+
+@pytest.fixture
+def rich(valid: Lab, trusting: None, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    rich_laboratory(valid)
     monkeypatch.chdir(valid.root)
     return valid
+
+
+@pytest.fixture(scope="module")
+def _scored() -> list[Path]:
+    """The place of the scored laboratory, after the first test that uses it."""
+    return []
+
+
+@pytest.fixture
+def scored(
+    request: pytest.FixtureRequest,
+    _scored: list[Path],
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    trusting: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Lab:
+    """A copy of the rich laboratory with the records of all its models."""
+    if not _scored:
+        lab: Lab = request.getfixturevalue("rich")
+        assert main(["run"]) == 0
+        place = tmp_path_factory.mktemp("scored") / "lab"
+        _scored.append(shutil.copytree(lab.root, place))
+        return lab
+    copy = Lab(shutil.copytree(_scored[0], tmp_path / "lab"))
+    monkeypatch.chdir(copy.root)
+    return copy
 
 
 def test_the_laboratory_is_scored(
@@ -232,21 +269,20 @@ def test_the_laboratory_is_scored(
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_machine_changes_nothing_and_heals(
-    rich: Lab,
+    scored: Lab,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,
 ) -> None:
     fault, status, command = FAULTS[name]
-    assert main(["run"]) == 0
-    good = tree(rich.root)
+    good = tree(scored.root)
     capsys.readouterr()
     with monkeypatch.context() as patch:
-        mend = fault(rich, patch)
-        before = tree(rich.root)
+        mend = fault(scored, patch)
+        before = tree(scored.root)
         assert main(["run", "--force", "--allow-failed"]) == status
         said = "".join(capsys.readouterr())
-        assert tree(rich.root) == before, "nothing is written, and nothing replaced"
+        assert tree(scored.root) == before, "nothing is written, and nothing replaced"
         lines = [
             line
             for line in said.splitlines()
@@ -257,19 +293,18 @@ def test_a_fault_of_the_machine_changes_nothing_and_heals(
             assert "✗" not in said and " pending" in said
         mend()
     assert main(["run", "--force"]) == 0, "".join(capsys.readouterr())
-    assert tree(rich.root) == good, "the same call works, with the same bytes"
+    assert tree(scored.root) == good, "the same call works, with the same bytes"
 
 
 @pytest.mark.parametrize("name", ["a spec has a typo", "the metric has a typo"])
 def test_an_invalid_spec_is_refused_with_its_place_before_anything_is_computed(
-    rich: Lab,
+    scored: Lab,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     name: str,
 ) -> None:
-    assert main(["run"]) == 0
-    FAULTS[name][0](rich, monkeypatch)
-    before = tree(rich.root)
+    FAULTS[name][0](scored, monkeypatch)
+    before = tree(scored.root)
     monkeypatch.setattr(
         evaluating, "resolve", lambda *_: pytest.fail("something was computed")
     )
@@ -278,7 +313,7 @@ def test_an_invalid_spec_is_refused_with_its_place_before_anything_is_computed(
     said = "".join(capsys.readouterr())
     assert status == 2 and "specs/benchmarks/lab.V4-ridge.yaml:" in said, said
     assert ("'seeds'" if name == "a spec has a typo" else "'rigde'") in said, said
-    assert tree(rich.root) == before
+    assert tree(scored.root) == before
 
 
 def test_a_missing_device_is_pending(
@@ -317,10 +352,9 @@ def test_what_is_pending_outranks_what_failed(
 
 
 def test_a_recorded_failure_of_the_machine_is_computed_again_without_being_asked(
-    rich: Lab,
+    scored: Lab,
 ) -> None:
-    assert main(["run"]) == 0
-    path = record_path(rich.root, "lab.V4-ridge", "pixels4")
+    path = record_path(scored.root, "lab.V4-ridge", "pixels4")
     record = read_record(path)
     failed = altered(
         record, status="failed", score=None, scores={}, controls={},
