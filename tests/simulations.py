@@ -2,7 +2,7 @@
 
     python -m tests.simulations                          # print all rows: about an hour on one core
     python -m tests.simulations "ridge" "cka" --runs 50  # rows of some scores
-    python -m tests.simulations --page                   # and write them to docs/calibration.md
+    python -m tests.simulations --page                   # and write them to the table of docs/calibration.md
 
 Stimuli come in clusters of a latent space. Of the neurons, a third respond to the energy of a random feature, the others
 rectify it; their gains are log-normal and their noise is skewed. People and models discriminate objects by log odds from
@@ -15,6 +15,8 @@ these experiments.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -35,10 +37,11 @@ from neuroledger.stats.score import Score, normalise
 from tests.varying import mean_score
 
 Floats = npt.NDArray[np.float64]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "calibration.md"
-START, END = "<!-- simulations -->", "<!-- /simulations -->"
-HEAD = "| score | experiment | runs | coverage | length | interval score | equal models differ | false ranks | found |"
-RULE = "|---|---|--:|---|--:|--:|---|---|---|"
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "tables" / "simulations.csv"
+"""The table that docs/calibration.md shows."""
+HEAD = (
+    "score", "experiment", "runs", "coverage", "length", "interval score", "equal models differ", "false ranks", "found",
+)  # fmt: skip
 ALPHA, NORMAL = 0.05, 1.959964
 LEAGUES = (5, 10, 20)
 # Ceilings of fewer experiments are refused too often to be described.
@@ -572,16 +575,13 @@ def rows(labels: Sequence[str], runs: range) -> Iterator[Row]:
 
 
 def replaced(text: str, new: Sequence[Row]) -> str:
-    """Return the page with these rows in place of those of the same names; all are in the order of the cells."""
-    before, rest = text.split(START)
-    block, after = rest.split(END)
-    lines = [
-        line for line in block.splitlines() if line.startswith("| ") and line != HEAD
-    ]
-    known = {tuple(line.strip("| ").split(" | ")[:2]): line for line in lines}
-    known |= {row.name: str(row) for row in new}
-    ordered = [known[cell.name] for cell in CELLS if cell.name in known]
-    return f"{before}{START}\n" + "\n".join([HEAD, RULE, *ordered]) + f"\n{END}{after}"
+    """Return the CSV table with these rows in place of those of the same names; all are in the order of the cells."""
+    known = {(row[0], row[1]): row for row in csv.reader(text.splitlines()[1:])}
+    known |= {row.name: [*row.name, *row.cells] for row in new}
+    written = io.StringIO()
+    lines = csv.writer(written, lineterminator="\n")
+    lines.writerows([HEAD, *(known[cell.name] for cell in CELLS if cell.name in known)])
+    return written.getvalue()
 
 
 def main() -> None:
@@ -603,19 +603,23 @@ def main() -> None:
         help="number of the first experiment, which seeds it (default: 0)",
     )
     parser.add_argument(
-        "--page", action="store_true", help="write the rows to docs/calibration.md"
+        "--page",
+        action="store_true",
+        help="write the rows to docs/tables/simulations.csv",
     )
     options = parser.parse_args()
     unknown = [name for name in options.score if name not in labels]
     if unknown:
         parser.error(f"no score {', '.join(unknown)}; known are {', '.join(labels)}")
     warnings.simplefilter("ignore")
-    print(HEAD, RULE, sep="\n", flush=True)
+    print(
+        "| " + " | ".join(HEAD) + " |", "|---" * len(HEAD) + "|", sep="\n", flush=True
+    )
     for row in rows(options.score, range(options.first, options.first + options.runs)):
         print(row, flush=True)
         if options.page:
-            PAGE.write_text(
-                replaced(PAGE.read_text(encoding="utf-8"), [row]), encoding="utf-8"
+            TABLE.write_text(
+                replaced(TABLE.read_text(encoding="utf-8"), [row]), encoding="utf-8"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from functools import partial
 
 import numpy as np
@@ -11,10 +12,8 @@ from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty
 from tests.simulations import (
     CELLS,
-    END,
     HEAD,
-    PAGE,
-    START,
+    TABLE,
     Cell,
     Drawn,
     Row,
@@ -31,28 +30,24 @@ NUMBERS = ("5", "1", "1", "1", "0", "0", "")
 
 
 def test_the_page_shows_rows_of_cells_that_the_command_knows() -> None:
-    block = PAGE.read_text(encoding="utf-8").split(START)[1].split(END)[0]
-    rows = [
-        line.strip("| ").split(" | ")
-        for line in block.splitlines()
-        if line.startswith("| ")
-    ]
-    assert [tuple(row[:2]) for row in rows[1:]] == [
-        cell.name for cell in CELLS if list(cell.name) in [row[:2] for row in rows]
-    ]
-    assert len(rows) > 1, "a table with at least one row"
+    text = TABLE.read_text(encoding="utf-8")
+    assert replaced(text, []) == text, "rows of known cells, in their order"
+    page = (TABLE.parents[1] / "calibration.md").read_text(encoding="utf-8")
+    rows = len(text.splitlines()) - 1
+    assert rows and f"[Table of {rows} rows](tables/{TABLE.name})" in page
 
 
 def test_a_new_row_replaces_the_row_of_its_name_and_keeps_the_others() -> None:
     a, b = (Row(cell.name, NUMBERS) for cell in CELLS[:2])
-    page = replaced(f"before\n{START}\n{END}\nafter", [b, a])
-    assert page == replaced(page, [b])
-    assert page.index(str(a)) < page.index(str(b)), "rows have the order of the cells"
-    changed = replaced(page, [Row(b.name, ("9", *NUMBERS[1:]))])
-    assert str(a) in changed and "| 9 |" in changed and str(b) not in changed
-    assert (
-        changed.startswith("before") and changed.endswith("after") and HEAD in changed
-    )
+    table = replaced("", [b, a])
+    assert table == replaced(table, [b])
+    head, *rows = csv.reader(table.splitlines())
+    assert tuple(head) == HEAD
+    assert rows == [[*a.name, *NUMBERS], [*b.name, *NUMBERS]], "the order of the cells"
+    changed = replaced(table, [Row(b.name, ("9", *NUMBERS[1:]))])
+    assert list(csv.reader(changed.splitlines()))[1:] == [
+        rows[0], [*b.name, "9", *NUMBERS[1:]]
+    ]  # fmt: skip
 
 
 def test_experiments_and_cells_have_seeds_of_their_own() -> None:

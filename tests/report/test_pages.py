@@ -25,8 +25,8 @@ from tests.varying import mean_score
 
 pytestmark = needs_chromium
 RIDGE, PLS = "lab.V4-ridge", "lab.V4-pls"
-SHEET = 1376
-"""Pixels of a landscape A4 sheet between its margins, at the scale from which a browser begins to shrink a wide page."""
+SHEET = 1031
+"""Pixels of a landscape A4 sheet between its margins: a browser shrinks what is wider."""
 HERE = Path(__file__).parent
 CONTRAST, RULES, SHOWN = (
     (HERE / f"{name}.js").read_text() for name in ("contrast", "rules", "shown")
@@ -298,6 +298,9 @@ def test_no_page_of_the_site_is_wider_than_a_phone_or_a_sheet(
         for (const rule of sheet.cssRules) if (rule.media?.mediaText === "print") rule.media.mediaText = "all";
       }}
       for (const part of shown.querySelectorAll("details")) part.open = true;
+      // The paper must have place for twelve columns more than the board of this site has.
+      for (const row of {json.dumps(paper)} ? shown.querySelectorAll("table.board tr") : [])
+        row.append(...Array.from({{ length: 12 }}, () => row.lastElementChild.cloneNode(true)));
       const size = shown.scrollingElement.scrollWidth;
       if (size > {width}) found.push([name, size]);
     }}
