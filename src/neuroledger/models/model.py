@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.memory import require_memory
+from neuroledger.data.memory import Deferred, require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
@@ -21,7 +21,11 @@ from neuroledger.models.activations import (
     PROBE,
     Extract,
     Probe,
+    Recorded,
+    Repeated,
     Store,
+    Summary,
+    SummaryStore,
     Trial,
     checked,
     collect,
@@ -31,7 +35,9 @@ from neuroledger.models.activations import (
 )
 from neuroledger.models.embedder import Embed, Embedded, Shown, Tell
 from neuroledger.models.neuroids import Bin, align_time, labelled
+from neuroledger.spec.base import sha256_of
 from neuroledger.spec.channels import Channels, Interface
+from neuroledger.store.store import Entry
 
 # Number of double-precision copies of the features that fitting a readout makes.
 FIT_COPIES: Final = 3
@@ -395,7 +401,22 @@ class LayeredModel:
         time_bins: Sequence[Bin] | None = None,
         trials: int = 1,
     ) -> xr.DataArray:
-        """Return responses of the layers committed to ``region``; see :class:`Record`."""
+        """Return responses of the layers committed to ``region``; see :class:`Record`.
+
+        Those of one layer of a model with a store are recorded when they are first used.
+        """
+        deferred = self._deferred(stimuli, self.committed(region), trials)
+        if deferred is not None:
+            (shape, values) = deferred
+            once = values if time_bins is None else Repeated(values, len(time_bins))
+            return labelled(
+                once,
+                {self.committed(region)[0]: shape},
+                stimuli.ids,
+                model=self.id,
+                region=region,
+                time_bins=time_bins,
+            )
         activations = self.activations(stimuli, self.committed(region), trials)
         responses = [
             self._responses(values, time_bins) for values in activations.values()
@@ -500,6 +521,71 @@ class LayeredModel:
                         ),
                     }
         return {layer: stored[layer] for layer in layers}
+
+    def _deferred(
+        self, stimuli: StimulusSet, layers: Sequence[str], trials: int
+    ) -> tuple[tuple[int, ...], Recorded] | None:
+        """Return the shape of a layer's answer to a stimulus, and its responses (presentation, feature), to be recorded.
+
+        None for responses that need all activations: of several layers, time steps or trials, or of a model in memory,
+        which must be asked whether it still answers as before.
+        """
+        store = self.store
+        if not isinstance(store, SummaryStore) or len(layers) != 1:
+            return None
+        if self.times is not None or (self.stochastic and trials > 1):
+            return None
+        if callable(self.identity) or self.identity is None or not len(stimuli.table):
+            return None
+        identity = {**self.identity, "trials": 1}
+        (layer,) = layers
+        form = store.forms(identity, stimuli, layer)
+        if form is None:
+            seen, _ = self._present(stimuli, self.layers, 1)
+            store.keep_forms(identity, stimuli, seen)
+            form = seen.shapes[layer], seen.dtypes[layer]
+        shape, dtype = form
+        if dtype.kind != "f":
+            return None
+        size = (len(stimuli.table), int(np.prod(shape)))
+        content = sha256_of([identity, stimuli.content_sha256, layer])
+
+        def read() -> Array:
+            return self.activations(stimuli, [layer])[layer].reshape(size)
+
+        def sum_up(made: Summary) -> Entry | None:
+            return self._summary(store, identity, stimuli, layer, made)
+
+        return shape, Recorded(Deferred(size, dtype, read, content), sum_up)
+
+    def _summary(
+        self,
+        store: SummaryStore,
+        identity: Identity,
+        stimuli: StimulusSet,
+        layer: str,
+        made: Summary,
+    ) -> Entry | None:
+        """Return the summary of a layer, from the store or a pass that sums up all layers; None for a narrow layer."""
+        found = store.summaries(identity, stimuli, [layer], made)
+        if layer in found:
+            return found[layer]
+        with exclusive(), store.computing(identity, stimuli):
+            found = store.summaries(identity, stimuli, self.layers, made)
+            if layer not in found:
+                missing = [name for name in self.layers if name not in found]
+                kept = store.get(identity, stimuli, missing)
+                for name, values in kept.items():
+                    store.sum_up_kept(identity, stimuli, name, values, made)
+                missing = [name for name in missing if name not in kept]
+                if missing:
+                    seen, passes = self._present(stimuli, missing, 1)
+                    rows = len(stimuli.table)
+                    store.sum_up(
+                        identity, stimuli, seen, rows, passes, made, model=self.id
+                    )
+                found = store.summaries(identity, stimuli, [layer], made)
+        return found[layer]
 
     def _present(
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Array, floats
+from neuroledger.data.memory import content_of
 from neuroledger.data.threads import limited
 from neuroledger.errors import UnavailableError
 from neuroledger.store.hashes import sha256_of
@@ -171,9 +172,9 @@ class Workspace:
 
     def key(self, values: Array) -> str:
         """Return the content hash of ``values``, or an empty text if the memo is disabled."""
-        if self.memo.limit:
-            return self.memo.fingerprint(values)
-        return ""
+        if not self.memo.limit:
+            return ""
+        return content_of(values) or self.memo.fingerprint(values)
 
     @contextmanager
     def limits(self) -> Iterator[None]:
