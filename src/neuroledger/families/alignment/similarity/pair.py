@@ -20,8 +20,10 @@ from neuroledger.families.alignment.similarity.gram import (
     relative_gram,
 )
 from neuroledger.families.alignment.similarity.rdm import (
+    RANKED,
     Comparison,
     Distance,
+    Sorted,
     agreement,
     condensed,
     dissimilarities,
@@ -90,8 +92,22 @@ class Side:
             )
         return list(map(moderate, values))
 
+    @cached_property
+    def in_order(self) -> Sorted:
+        """All dissimilarities, sorted once for all parts of the stimuli."""
+        return Sorted.of(
+            dissimilarities(cast(Gram, self.gram), self.distance), RANKED[0]
+        )
+
     def prepared(self, rows: Indices, comparison: Comparison) -> list[Floats]:
         """Dissimilarities among ``rows``, prepared for comparison, one array per subject."""
+        some = len(rows) < len(self.usable) and bool((np.diff(rows) > 0).all())
+        defined = self.gram is not None and bool(self.usable[rows].all())
+        if comparison in RANKED and some and defined:
+            kept = np.zeros(len(self.usable), dtype=bool)
+            kept[rows] = True
+            first, second = _pairs(len(kept))
+            return [self.in_order.prepared(kept[first] & kept[second], comparison)]
         return [prepared(values, comparison) for values in self.condensed(rows)]
 
     def all_prepared(self, comparison: Comparison) -> list[Floats]:
@@ -105,6 +121,13 @@ class Side:
                 _bytes,
             ),
         )
+
+
+@lru_cache(maxsize=1)
+def _pairs(count: int) -> tuple[Indices, Indices]:
+    """Both rows of each entry of a condensed matrix."""
+    first, second = np.triu_indices(count, k=1)
+    return first, second
 
 
 def _bytes(values: list[Floats]) -> int:
