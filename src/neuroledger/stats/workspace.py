@@ -41,6 +41,7 @@ class Memo:
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
         self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
         self._frozen: dict[tuple[object, ...], tuple[weakref.ref[Array], str]] = {}
         self._lock = threading.RLock()
 
@@ -62,11 +63,9 @@ class Memo:
                 return kept
             value = compute()
             self._held[key] = (value, size(value))
-            while (
-                len(self._held) > 1
-                and sum(entry[1] for entry in self._held.values()) > self.limit
-            ):
-                self._held.popitem(last=False)
+            self._bytes += self._held[key][1]
+            while len(self._held) > 1 and self._bytes > self.limit:
+                self._bytes -= self._held.popitem(last=False)[1][1]
             return value
 
     def __len__(self) -> int:

@@ -69,11 +69,12 @@ class Side:
         """Dissimilarities of all rows, (subject × row × row)."""
         if self.rdms is not None:
             return self.rdms
-        return np.asarray(
-            squareform(
-                dissimilarities(cast(Gram, self.gram), self.distance), checks=False
-            )
-        )[None]
+        return np.asarray(squareform(self._whole, checks=False))[None]
+
+    @cached_property
+    def _whole(self) -> Floats:
+        """Dissimilarities of all rows, from the Gram matrix, condensed."""
+        return dissimilarities(cast(Gram, self.gram), self.distance)
 
     def condensed(self, rows: Indices) -> list[Floats]:
         """Condensed dissimilarities among ``rows``, one array per subject.
@@ -84,7 +85,7 @@ class Side:
             Dissimilarities among these rows are missing.
         """
         if len(rows) == len(self.usable) and self.rdms is None:
-            return [moderate(dissimilarities(cast(Gram, self.gram), self.distance))]
+            return [moderate(self._whole)]
         values = [condensed(entries[np.ix_(rows, rows)]) for entries in self.matrices]
         if not all(np.isfinite(entries).all() for entries in values):
             raise MetricError(
@@ -95,15 +96,13 @@ class Side:
     @cached_property
     def in_order(self) -> Sorted:
         """All dissimilarities, sorted once for all parts of the stimuli."""
-        return Sorted.of(
-            dissimilarities(cast(Gram, self.gram), self.distance), RANKED[0]
-        )
+        return Sorted.of(self._whole, RANKED[0])
 
     def prepared(self, rows: Indices, comparison: Comparison) -> list[Floats]:
         """Dissimilarities among ``rows``, prepared for comparison, one array per subject."""
-        some = len(rows) < len(self.usable) and bool((np.diff(rows) > 0).all())
+        ascending = bool((np.diff(rows) > 0).all())
         defined = self.gram is not None and bool(self.usable[rows].all())
-        if comparison in RANKED and some and defined:
+        if comparison in RANKED and ascending and defined:
             kept = np.zeros(len(self.usable), dtype=bool)
             kept[rows] = True
             first, second = _pairs(len(kept))
