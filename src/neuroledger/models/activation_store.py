@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 
@@ -37,6 +38,7 @@ __all__ = ["DiskStore", "attach", "open_store", "time_in_words"]
 KIND: Final = "activations"
 FORMS: Final = "layers"
 VALUES: Final = "values.bin"
+FIRST: Final = "first.npy"
 FORMAT: Final = 2
 INDEX_BYTES: Final = 512
 """Approximate size of the index of an entry."""
@@ -147,30 +149,41 @@ class DiskStore:
     def forms(
         self, identity: Mapping[str, object], stimuli: StimulusSet, layer: str
     ) -> Form | None:
-        """Return shape (without the presentations) and type of a layer that was recorded before, or None."""
+        """Return what is known of a layer that was recorded before, or None."""
         key = _key(identity, stimuli, layer)
-        found = self.files.get(FORMS, key)
+        own = "process" in identity
+        found = self.files.get(FORMS, key, own=own)
         if found is not None:
-            return tuple(found.about["shape"]), np.dtype(found.about["dtype"])
-        found = self.files.get(KIND, key)
+            first = np.load(found.place / FIRST, allow_pickle=False) if own else None
+            about = found.about
+            asked = str(about.get("asked", ""))
+            return Form(tuple(about["shape"]), np.dtype(about["dtype"]), first, asked)
+        found = None if own else self.files.get(KIND, key)
         if found is not None:
-            return tuple(found.about["shape"][1:]), np.dtype(found.about["dtype"])
+            return Form(tuple(found.about["shape"][1:]), np.dtype(found.about["dtype"]))
         return None
 
     def keep_forms(
         self, identity: Mapping[str, object], stimuli: StimulusSet, probe: Probe
     ) -> None:
-        """Keep shapes and types of layers, as text.
+        """Keep what a probe found, in place of what is known.
 
         Raises
         ------
         StorageError
             The disk cannot be written.
         """
+        own = "process" in identity
+        asked = uuid4().hex
         for layer, shape in probe.shapes.items():
-            written = Written(_about(shape, probe.dtypes[layer]))
+            about = _about(shape, probe.dtypes[layer])
+            first = None
+            if own:
+                about["asked"] = asked
+                first = probe.answers[layer]
             key = _key(identity, stimuli, layer)
-            self.files.put(FORMS, key, partial(_nothing_but, written))
+            write = partial(_write_form, Written(about), first)
+            self.files.put(FORMS, key, write, own=own)
 
     def summaries(
         self,
@@ -181,14 +194,15 @@ class DiskStore:
     ) -> dict[str, Entry | None]:
         """Return the summaries that are stored; None for a layer whose activations are stored instead."""
         found: dict[str, Entry | None] = {}
+        own = "process" in identity
         for layer in layers:
             key = _key(identity, stimuli, layer)
             form = self.forms(identity, stimuli, layer)
-            if form is not None and _is_narrow(form[0], len(stimuli.table)):
-                if self.files.get(KIND, key) is not None:
+            if form is not None and _is_narrow(form.shape, len(stimuli.table)):
+                if self.files.get(KIND, key, own=own) is not None:
                     found[layer] = None
                 continue
-            entry = self.files.get(made.kind, _key_of_summary(key, made))
+            entry = self.files.get(made.kind, _key_of_summary(key, made), own=own)
             if entry is not None:
                 found[layer] = entry
         return found
@@ -242,13 +256,13 @@ class DiskStore:
     ) -> None:
         """Store the summary of a layer from its activations, or these themselves if they are smaller."""
         key = _key(identity, stimuli, layer)
+        own = "process" in identity
         if not _is_narrow(values.shape[1:], len(values)):
             flat = values.reshape(len(values), -1)
-            self.files.put(
-                made.kind, _key_of_summary(key, made), partial(made.write, flat)
-            )
-        elif self.files.get(KIND, key) is None:
-            self.files.put(KIND, key, partial(_write_values, values))
+            write = partial(made.write, flat)
+            self.files.put(made.kind, _key_of_summary(key, made), write, own=own)
+        elif self.files.get(KIND, key, own=own) is None:
+            self.files.put(KIND, key, partial(_write_values, values), own=own)
 
     def _reported(
         self, batches: Iterator[Mapping[str, Array]], model: str, rows: int
@@ -382,8 +396,9 @@ def _about(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
     return {"shape": list(shape), "dtype": dtype.str}
 
 
-def _nothing_but(written: Written, _: Path) -> Written:
-    """Write no file of an entry that is only described."""
+def _write_form(written: Written, first: Array | None, folder: Path) -> Written:
+    if first is not None:
+        np.save(folder / FIRST, first, allow_pickle=False)
     return written
 
 

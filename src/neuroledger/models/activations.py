@@ -125,8 +125,16 @@ class Summary:
     write: Callable[[Array, Path], Written]
 
 
-Form = tuple[tuple[int, ...], np.dtype[Any]]
-"""Shape of a layer's answer to one stimulus, and its type."""
+class Form(NamedTuple):
+    """What is known of a layer before a pass: shape of its answer to one stimulus, and type.
+
+    Of a model in memory, also its answers to the first stimuli, and a text that is new whenever these were asked for.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    first: Array | None = None
+    asked: str = ""
 
 
 @runtime_checkable
@@ -145,7 +153,7 @@ class SummaryStore(Store, Protocol):
     def keep_forms(
         self, identity: Mapping[str, object], stimuli: StimulusSet, probe: Probe
     ) -> None:
-        """Keep shapes and types of layers for later calls."""
+        """Keep what a probe found, in place of what is known."""
         ...
 
     def summaries(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,11 +15,12 @@ from neuroledger.data.memory import Deferred, require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import ModelError, RequestError, StorageError
 from neuroledger.models import readout
 from neuroledger.models.activations import (
     PROBE,
     Extract,
+    Form,
     Probe,
     Recorded,
     Repeated,
@@ -527,36 +528,60 @@ class LayeredModel:
     ) -> tuple[tuple[int, ...], Recorded] | None:
         """Return the shape of a layer's answer to a stimulus, and its responses (presentation, feature), to be recorded.
 
-        None for responses that need all activations: of several layers, time steps or trials, or of a model in memory,
-        which must be asked whether it still answers as before.
+        None for responses that need all activations: of several layers, time steps or trials.
         """
         store = self.store
         if not isinstance(store, SummaryStore) or len(layers) != 1:
             return None
         if self.times is not None or (self.stochastic and trials > 1):
             return None
-        if callable(self.identity) or self.identity is None or not len(stimuli.table):
+        known = self.identity() if callable(self.identity) else self.identity
+        if known is None or not len(stimuli.table):
             return None
-        identity = {**self.identity, "trials": 1}
+        identity = {**known, "trials": 1}
         (layer,) = layers
-        form = store.forms(identity, stimuli, layer)
-        if form is None:
-            seen, _ = self._present(stimuli, self.layers, 1)
-            store.keep_forms(identity, stimuli, seen)
-            form = seen.shapes[layer], seen.dtypes[layer]
-        shape, dtype = form
+        form = self._form(store, identity, stimuli, layer)
+        shape, dtype = form.shape, form.dtype
         if dtype.kind != "f":
             return None
         size = (len(stimuli.table), int(np.prod(shape)))
-        content = sha256_of([identity, stimuli.content_sha256, layer])
+        content = sha256_of([identity, stimuli.content_sha256, layer, form.asked])
 
         def read() -> Array:
             return self.activations(stimuli, [layer])[layer].reshape(size)
 
         def sum_up(made: Summary) -> Entry | None:
+            if form.asked:
+                made = replace(made, made_of={**made.made_of, "asked": form.asked})
             return self._summary(store, identity, stimuli, layer, made)
 
         return shape, Recorded(Deferred(size, dtype, read, content), sum_up)
+
+    def _form(
+        self,
+        store: SummaryStore,
+        identity: Identity,
+        stimuli: StimulusSet,
+        layer: str,
+    ) -> Form:
+        """Return what is known of a layer; all are probed if it is unknown, or a model in memory now answers differently."""
+        with exclusive():
+            form = store.forms(identity, stimuli, layer)
+            if form is not None and form.first is not None and not self.stochastic:
+                ids = stimuli.ids[:PROBE]
+                answer = self.extract(stimuli, ids, [layer], Trial())
+                now = checked(answer, ids, [layer], self.id)
+                if differing({layer: form.first}, now) is not None:
+                    form = None
+            if form is None:
+                seen, _ = self._present(stimuli, self.layers, 1)
+                store.keep_forms(identity, stimuli, seen)
+                form = store.forms(identity, stimuli, layer)
+        if form is None:
+            raise StorageError(
+                f"what was stored about model {self.id!r} is gone at once: do not empty the store while it is used"
+            )
+        return form
 
     def _summary(
         self,
@@ -574,7 +599,9 @@ class LayeredModel:
             found = store.summaries(identity, stimuli, self.layers, made)
             if layer not in found:
                 missing = [name for name in self.layers if name not in found]
-                kept = store.get(identity, stimuli, missing)
+                kept: Mapping[str, Array] = {}
+                if "process" not in identity:  # such a model may have changed since
+                    kept = store.get(identity, stimuli, missing)
                 for name, values in kept.items():
                     store.sum_up_kept(identity, stimuli, name, values, made)
                 missing = [name for name in missing if name not in kept]

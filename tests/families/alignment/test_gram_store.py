@@ -254,3 +254,27 @@ def test_without_a_memo_the_store_still_answers(tmp_path: Path) -> None:
     shown = network.shown
     assert (gram(patterns(response, "source", []), bare).K == first.K).all()
     assert network.shown == shown
+
+
+def test_a_model_in_memory_is_shown_the_stimuli_once_until_it_changes(
+    tmp_path: Path, brain: xr.DataArray
+) -> None:
+    network = Network()
+    here: dict[str, Any] = {"identity": lambda: {"process": "here"}}
+    model = model_of(network, tmp_path, **here)
+    true = scores(model_of(Network(), None), brain)
+    assert scores(model, brain) == true
+    assert not files(tmp_path, "grams"), "they are removed with the process"
+    looks = 2 * len(LAYERS) * len(METRICS)
+    assert network.shown < ROWS + 5 * 2 + 2 * looks
+    network.shown = 0
+    assert scores(model, brain) == true
+    assert network.shown <= 2 * looks
+    network.scale = -3.0
+    network.shown = 0
+    changed = model.record(STIMULI_SHOWN, "maps")
+    workspace = Workspace()
+    found = gram(patterns(changed, "source", []), workspace)
+    assert network.shown > ROWS
+    exact = model_of(Network(scale=-3.0), None).record(STIMULI_SHOWN, "maps")
+    assert np.array_equal(found.K, gram(exact.values, workspace).K)
