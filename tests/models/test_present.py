@@ -313,7 +313,7 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path: Path) -> None:
         model = LayeredModel(id="wide", takes=seen, extract=extract, layers=("wide",), identity={"b": 1}, batch=20,
                              store=DiskStore(Path(sys.argv[1])))
         def peak(count):
-            model.record(drawn(count, size=(1, 1), seed=count), "IT")
+            model.activations(drawn(count, size=(1, 1), seed=count), ["wide"])
             return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         first = peak(60)
         print(peak(600) - first)

@@ -16,6 +16,7 @@ import xarray as xr
 from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.memory import (
     BLOCK,
+    Deferred,
     mapped,
     release,
     require_memory,
@@ -33,6 +34,7 @@ __all__ = [
     "check",
     "content_sha256",
     "opened",
+    "part_of_rows",
     "read",
     "read_blocks",
     "rows_of",
@@ -122,6 +124,21 @@ def _missing(values: Array) -> bool:
     if values.dtype.kind == "U":
         return bool((values == "").any())
     return False
+
+
+def part_of_rows(assembly: xr.DataArray, rows: Indices) -> xr.DataArray:
+    """Return some presentations; values that are not computed yet stay so."""
+    values = assembly.data
+    if not isinstance(values, Deferred) or assembly.dims[0] != "presentation":
+        return assembly.isel(presentation=rows)
+    coords = assembly.coords.to_dataset().isel(presentation=rows).coords
+    return xr.DataArray(
+        values.part(rows),
+        dims=assembly.dims,
+        coords=coords,
+        attrs=assembly.attrs,
+        name=assembly.name,
+    )
 
 
 def average_repetitions(assembly: xr.DataArray) -> xr.DataArray:

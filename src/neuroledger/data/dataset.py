@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import xarray as xr
@@ -51,6 +52,15 @@ class Dataset:
     notes: tuple[str, ...] = ()
     content: str = ""
     clocks: tuple[RecordingClocks, ...] = ()
+    _derived: dict[str, xr.DataArray] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, what: str, make: Callable[[], xr.DataArray]) -> xr.DataArray:
+        """Return what follows from the assembly, made once for all models and layers; it is not changed."""
+        if what not in self._derived:
+            self._derived[what] = make()
+        return self._derived[what]
 
     def __repr__(self) -> str:
         if self.stimuli is None:

@@ -1,4 +1,4 @@
-"""Data larger than memory: refuse work that does not fit, and read rows from disk only when they are requested."""
+"""Data larger than memory: refuse work that does not fit, and read or compute values only when they are requested."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from neuroledger.errors import LimitError
 
 __all__ = [
     "BLOCK",
+    "Deferred",
     "LazyRows",
     "Rows",
     "WHOLE",
     "available_bytes",
+    "content_of",
     "empty_array",
     "found_once",
     "mapped",
@@ -233,6 +235,139 @@ class LazyRows:
     def part(self, at: Rows) -> LazyRows:
         """A view of the rows at these positions."""
         return LazyRows(self._values, self._rows[at], self.dtype, self._change)
+
+
+class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array whose values are computed when they are first used; its shape and type are known before.
+
+    xarray holds it like any other array. An operation of NumPy on it, or a selection, is one on the computed values.
+
+    Parameters
+    ----------
+    shape, dtype
+        Of the values.
+    compute
+        Returns the values; it is called once.
+    content
+        Text that is equal only for equal values; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: npt.DTypeLike,
+        compute: Callable[[], Array],
+        content: str = "",
+    ) -> None:
+        self.shape = shape
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.content = content
+        self._compute = compute
+        self._values: Array | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the values in memory."""
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} {self.shape}, not read yet>"
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
+        """The values, computed once."""
+        if self._values is None:
+            self._values = self._compute()
+        if copy:
+            return np.array(self._values, dtype=dtype)
+        return np.asarray(self._values, dtype=dtype)
+
+    def __getitem__(self, at: Any) -> Any:
+        """The values there; all of them stay deferred."""
+        chosen = self.chosen(at)
+        if chosen is not None and all(part is None for part in chosen):
+            return self
+        return np.asarray(self)[at]
+
+    def chosen(self, at: object) -> tuple[object, ...] | None:
+        """For each axis what an index selects, None where it selects all; None for an index of another form."""
+        parts = list(at) if isinstance(at, tuple) else [at]
+        if parts and parts[-1] is Ellipsis:  # xarray ends with it
+            parts.pop()
+        if len(parts) > self.ndim or any(
+            part is Ellipsis or part is None for part in parts
+        ):
+            return None
+        parts += [slice(None)] * (self.ndim - len(parts))
+        return tuple(
+            None if _is_whole(part, size) else part
+            for part, size in zip(parts, self.shape, strict=True)
+        )
+
+    def part(self, rows: Rows) -> Deferred:
+        """The same rows of the values, in this order, deferred."""
+        shape = (len(rows), *self.shape[1:])
+        return Deferred(shape, self.dtype, lambda: np.asarray(self)[rows])
+
+    def astype(self, dtype: npt.DTypeLike, **how: Any) -> Array:
+        """The values as another type."""
+        return np.asarray(self).astype(dtype, **how)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **how: Any
+    ) -> Any:
+        return getattr(ufunc, method)(*_computed(inputs), **how)
+
+    def __array_function__(
+        self,
+        function: Callable[..., Any],
+        _types: object,
+        inputs: tuple[Any, ...],
+        how: dict[str, Any],
+    ) -> Any:
+        named = {name: _computed(value) for name, value in how.items()}
+        return function(*_computed(inputs), **named)
+
+    def __deepcopy__(self, _: object) -> Deferred:
+        """Itself, because it does not change."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Array], tuple[Array]]:
+        """Pickle the values."""
+        return np.asarray, (np.asarray(self),)
+
+
+def _is_whole(part: object, size: int) -> bool:
+    """Whether an index of an axis selects all of it, in order."""
+    return isinstance(part, slice) and part.indices(size) == (0, size, 1)
+
+
+def content_of(values: object) -> str:
+    """Text that is equal only for equal values; empty for values that are in memory."""
+    return values.content if isinstance(values, Deferred) else ""
+
+
+def _computed(value: Any) -> Any:
+    """Deferred arrays, also inside tuples and lists, as their values."""
+    if isinstance(value, Deferred):
+        return np.asarray(value)
+    if isinstance(value, tuple | list):
+        return type(value)(map(_computed, value))
+    return value
 
 
 def part_of(values: Array | LazyRows, at: Rows) -> Array | LazyRows:

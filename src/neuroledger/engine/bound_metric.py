@@ -12,7 +12,7 @@ import xarray as xr
 from pydantic import BaseModel
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.assembly import rows_of
+from neuroledger.data.assembly import part_of_rows, rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain, labelled
@@ -588,7 +588,7 @@ def _workspace(workspace: Workspace | None) -> Workspace:
 
 def _of_stimuli(assembly: xr.DataArray, stimuli: Collection[str]) -> xr.DataArray:
     """Return the presentations of some stimuli."""
-    return assembly.isel(presentation=rows_of_stimuli(assembly, stimuli))
+    return part_of_rows(assembly, rows_of_stimuli(assembly, stimuli))
 
 
 def _in_numpy(side: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import xarray as xr
 
+from neuroledger.data.assembly import part_of_rows
 from neuroledger.data.facts import Fact
 from neuroledger.errors import DataError, some_of
 from neuroledger.spec.kinds import Pretraining
@@ -121,7 +122,7 @@ def part_of(measured: Measurement, stimuli: Collection[str]) -> Measurement:
     """
 
     def kept(assembly: xr.DataArray) -> xr.DataArray:
-        return assembly.isel(presentation=rows_of_stimuli(assembly, stimuli))
+        return part_of_rows(assembly, rows_of_stimuli(assembly, stimuli))
 
     rows = rows_of_stimuli(measured.target, stimuli)
     splits = measured.splits

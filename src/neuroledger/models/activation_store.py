@@ -1,4 +1,4 @@
-"""Store activations on disk by content, so that stimuli are presented to a model only once."""
+"""Store activations, or what comparisons need of them, on disk by content, so that stimuli are presented only once."""
 
 from __future__ import annotations
 
@@ -6,34 +6,47 @@ import hashlib
 import shutil
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.memory import require_memory
+from neuroledger.data.memory import available_bytes, require_memory
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.display import Display, NoDisplay
 from neuroledger.errors import StorageError
-from neuroledger.models.activations import Probe, Store, batch_bytes
+from neuroledger.models.activations import (
+    Form,
+    Probe,
+    Store,
+    Summary,
+    batch_bytes,
+    collect,
+)
 from neuroledger.models.model import LayeredModel, Model
+from neuroledger.store.store import Entry, Written, size_in_words, store_folder
 from neuroledger.store.store import Store as Files
-from neuroledger.store.store import Written, size_in_words, store_folder
 
 __all__ = ["DiskStore", "attach", "open_store", "time_in_words"]
 
 
 KIND: Final = "activations"
+FORMS: Final = "layers"
 VALUES: Final = "values.bin"
+FIRST: Final = "first.npy"
 FORMAT: Final = 2
 INDEX_BYTES: Final = 512
 """Approximate size of the index of an entry."""
 JOIN_IN_MEMORY: Final = 128 * 1024**2
 JOINS: Final = 8
 """Number of joined regions that are cached."""
+HELD: Final = 2 * 1024**3
+"""Bytes of activations that are held in memory until they are summed up; more are in temporary files."""
 BIG_BYTES: Final = 1024**3
 BIG_SECONDS: Final = 30.0
 
@@ -117,15 +130,149 @@ class DiskStore:
         StorageError
             The disk cannot be written.
         """
-        try:
-            self._announce(model, stimuli, probe, rows)
+        needed = probe.bytes_per_stimulus * rows + INDEX_BYTES * len(probe.shapes)
+        with self._writing():
+            self._announce(model, stimuli, probe, rows, needed)
             self._write(model, identity, stimuli, probe, rows, batches)
+        return self.get(identity, stimuli, list(probe.shapes))
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise StorageError(
                 f"activations cannot be written to {self.files.folder} ({error.strerror or error}): free space, change "
                 "permissions, or set NEUROLEDGER_ACTIVATIONS to another folder"
             ) from error
-        return self.get(identity, stimuli, list(probe.shapes))
+
+    def forms(
+        self, identity: Mapping[str, object], stimuli: StimulusSet, layer: str
+    ) -> Form | None:
+        """Return what is known of a layer that was recorded before, or None."""
+        key = _key(identity, stimuli, layer)
+        own = "process" in identity
+        found = self.files.get(FORMS, key, own=own)
+        if found is not None:
+            first = np.load(found.place / FIRST, allow_pickle=False) if own else None
+            about = found.about
+            asked = str(about.get("asked", ""))
+            return Form(tuple(about["shape"]), np.dtype(about["dtype"]), first, asked)
+        found = None if own else self.files.get(KIND, key)
+        if found is not None:
+            return Form(tuple(found.about["shape"][1:]), np.dtype(found.about["dtype"]))
+        return None
+
+    def keep_forms(
+        self, identity: Mapping[str, object], stimuli: StimulusSet, probe: Probe
+    ) -> None:
+        """Keep what a probe found, in place of what is known.
+
+        Raises
+        ------
+        StorageError
+            The disk cannot be written.
+        """
+        own = "process" in identity
+        asked = uuid4().hex
+        for layer, shape in probe.shapes.items():
+            about = _about(shape, probe.dtypes[layer])
+            first = None
+            if own:
+                about["asked"] = asked
+                first = probe.answers[layer]
+            key = _key(identity, stimuli, layer)
+            write = partial(_write_form, Written(about), first)
+            self.files.put(FORMS, key, write, own=own)
+
+    def summaries(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
+        made: Summary,
+    ) -> dict[str, Entry | None]:
+        """Return the summaries that are stored; None for a layer whose activations are stored instead."""
+        found: dict[str, Entry | None] = {}
+        own = "process" in identity
+        for layer in layers:
+            key = _key(identity, stimuli, layer)
+            form = self.forms(identity, stimuli, layer)
+            if form is not None and _is_narrow(form.shape, len(stimuli.table)):
+                if self.files.get(KIND, key, own=own) is not None:
+                    found[layer] = None
+                continue
+            entry = self.files.get(made.kind, _key_of_summary(key, made), own=own)
+            if entry is not None:
+                found[layer] = entry
+        return found
+
+    def sum_up(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        probe: Probe,
+        rows: int,
+        batches: Iterator[Mapping[str, Array]],
+        made: Summary,
+        *,
+        model: str,
+    ) -> None:
+        """Hold the batches until all have arrived, and store the summary of each layer; no activations stay on disk.
+
+        Beyond ``HELD`` bytes, or a quarter of the free memory, they are held in temporary files.
+
+        Raises
+        ------
+        StorageError
+            What is written does not fit on the disk, or the disk cannot be written.
+        """
+        whole = probe.bytes_per_stimulus * rows
+        free = available_bytes()
+        in_memory = whole <= (HELD if free is None else min(HELD, free // 4))
+        needed = len(probe.shapes) * (8 * rows**2 + INDEX_BYTES)
+        folder = self.files.scratch()
+        with self._writing():
+            if not in_memory:
+                needed += whole
+            self._announce(model, stimuli, probe, rows, needed)
+            try:
+                new = np.empty if in_memory else partial(_in_file, folder)
+                shown = self._reported(batches, model, rows)
+                arrays = collect(shown, probe, rows, new)
+                for layer in probe.shapes:
+                    values = arrays.pop(layer)
+                    self.sum_up_kept(identity, stimuli, layer, values, made)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def sum_up_kept(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layer: str,
+        values: Array,
+        made: Summary,
+    ) -> None:
+        """Store the summary of a layer from its activations, or these themselves if they are smaller."""
+        key = _key(identity, stimuli, layer)
+        own = "process" in identity
+        if not _is_narrow(values.shape[1:], len(values)):
+            flat = values.reshape(len(values), -1)
+            write = partial(made.write, flat)
+            self.files.put(made.kind, _key_of_summary(key, made), write, own=own)
+        elif self.files.get(KIND, key, own=own) is None:
+            self.files.put(KIND, key, partial(_write_values, values), own=own)
+
+    def _reported(
+        self, batches: Iterator[Mapping[str, Array]], model: str, rows: int
+    ) -> Iterator[Mapping[str, Array]]:
+        """Pass the batches on, and report the progress."""
+        presented = 0
+        for batch in batches:
+            presented += len(next(iter(batch.values())))
+            self.display.progress(f"{model}: presenting", presented, rows)
+            yield batch
 
     def join(self, arrays: Sequence[Array]) -> Array:
         """Concatenate layers (presentation, feature) along the features; large results are written to an unlinked file.
@@ -174,27 +321,21 @@ class DiskStore:
     ) -> None:
         folders = {layer: self.files.scratch() for layer in probe.shapes}
         digests = {layer: hashlib.sha256() for layer in folders}
-        presented = 0
         try:
             with ExitStack() as opened:
                 files = {}
                 for layer, folder in folders.items():
                     folder.mkdir()
                     files[layer] = opened.enter_context((folder / VALUES).open("wb"))
-                for batch in batches:
+                for batch in self._reported(batches, model, rows):
                     for layer, values in batch.items():
                         content = np.ascontiguousarray(
                             values, dtype=probe.dtypes[layer]
                         ).data
                         digests[layer].update(content)
                         files[layer].write(content)
-                    presented += len(next(iter(batch.values())))
-                    self.display.progress(f"{model}: presenting", presented, rows)
             for layer, folder in folders.items():
-                about = {
-                    "shape": [rows, *probe.shapes[layer]],
-                    "dtype": probe.dtypes[layer].str,
-                }
+                about = _about((rows, *probe.shapes[layer]), probe.dtypes[layer])
                 written = Written(about, {VALUES: digests[layer].hexdigest()})
                 key = _key(identity, stimuli, layer)
                 self.files.commit(KIND, key, folder, written, own="process" in identity)
@@ -203,9 +344,8 @@ class DiskStore:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _announce(
-        self, model: str, stimuli: StimulusSet, probe: Probe, rows: int
+        self, model: str, stimuli: StimulusSet, probe: Probe, rows: int, needed: int
     ) -> None:
-        needed = probe.bytes_per_stimulus * rows + INDEX_BYTES * len(probe.shapes)
         seconds = probe.seconds * rows
         size = (
             f"{model}: {rows:,} presentations of {stimuli.id or 'its stimuli'}, {len(probe.shapes)} layers: about "
@@ -241,6 +381,40 @@ def _key(
         "stimuli": stimuli.content_sha256,
         "layer": layer,
     }
+
+
+def _key_of_summary(key: Mapping[str, object], made: Summary) -> dict[str, object]:
+    return {**key, "made_of": dict(made.made_of)}
+
+
+def _is_narrow(shape: tuple[int, ...], rows: int) -> bool:
+    """Whether a layer has at most as many features as presentations, so that its activations are its best summary."""
+    return int(np.prod(shape)) <= rows
+
+
+def _about(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, object]:
+    return {"shape": list(shape), "dtype": dtype.str}
+
+
+def _write_form(written: Written, first: Array | None, folder: Path) -> Written:
+    if first is not None:
+        np.save(folder / FIRST, first, allow_pickle=False)
+    return written
+
+
+def _write_values(values: Array, folder: Path) -> Written:
+    with (folder / VALUES).open("wb") as file:
+        file.write(np.ascontiguousarray(values).data)
+    return Written(_about(values.shape, values.dtype))
+
+
+def _in_file(folder: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return an array in a temporary file, which has no name any more."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / VALUES
+    array = np.memmap(path, dtype=dtype, mode="w+", shape=shape)
+    path.unlink()
+    return array
 
 
 def time_in_words(seconds: float) -> str:

@@ -1,19 +1,22 @@
-"""Stream the activations of all layers of a model in one pass over the stimuli, and check every batch."""
+"""Stream the activations of all layers of a model in one pass over the stimuli, check every batch, and sum layers up."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from neuroledger.data.arrays import Array
+from neuroledger.data.arrays import Array, Indices
+from neuroledger.data.memory import Deferred
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import ModelError
+from neuroledger.store.store import Entry, Written
 
 PROBE: Final = 2
 MAX_BATCH: Final = 64
@@ -103,6 +106,158 @@ class Store(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Summary:
+    """What a comparison needs of a layer instead of its activations, such as a matrix of stimuli by stimuli.
+
+    Attributes
+    ----------
+    kind
+        Kind of its entries in the store.
+    made_of
+        Plain data that determines it, beside the activations.
+    write
+        Writes its files from the activations (presentation, feature) into a folder.
+    """
+
+    kind: str
+    made_of: Mapping[str, object]
+    write: Callable[[Array, Path], Written]
+
+
+class Form(NamedTuple):
+    """What is known of a layer before a pass: shape of its answer to one stimulus, and type.
+
+    Of a model in memory, also its answers to the first stimuli, and a text that is new whenever these were asked for.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    first: Array | None = None
+    asked: str = ""
+
+
+@runtime_checkable
+class SummaryStore(Store, Protocol):
+    """A store that also keeps summaries of layers, so that activations need not be kept.
+
+    A layer with at most as many features as presentations has no summary: its activations are smaller.
+    """
+
+    def forms(
+        self, identity: Mapping[str, object], stimuli: StimulusSet, layer: str
+    ) -> Form | None:
+        """Return what is known of a layer before a pass, or None."""
+        ...
+
+    def keep_forms(
+        self, identity: Mapping[str, object], stimuli: StimulusSet, probe: Probe
+    ) -> None:
+        """Keep what a probe found, in place of what is known."""
+        ...
+
+    def summaries(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layers: Sequence[str],
+        made: Summary,
+    ) -> Mapping[str, Entry | None]:
+        """Return the layers that are already summed up; None for one whose activations are kept instead."""
+        ...
+
+    def sum_up(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        probe: Probe,
+        rows: int,
+        batches: Iterator[Mapping[str, Array]],
+        made: Summary,
+        *,
+        model: str,
+    ) -> None:
+        """Keep the summary of each layer of the batches, ``rows`` presentations in all, and no activations."""
+        ...
+
+    def sum_up_kept(
+        self,
+        identity: Mapping[str, object],
+        stimuli: StimulusSet,
+        layer: str,
+        values: Array,
+        made: Summary,
+    ) -> None:
+        """Keep the summary of a layer whose activations (presentation, …) are kept."""
+        ...
+
+
+class Recorded(Deferred):
+    """Activations of one layer (presentation, feature), of which only a summary may have been kept.
+
+    The values are read from the store or, if they are not there, recorded in a pass that stores them. ``rows`` are those
+    of a part of the presentations; None for all.
+    """
+
+    def __init__(
+        self,
+        whole: Deferred,
+        summary: Callable[[Summary], Entry | None],
+        rows: Indices | None = None,
+    ) -> None:
+        if rows is None:
+            shape, content = whole.shape, whole.content
+        else:
+            shape = (len(rows), *whole.shape[1:])
+            content = f"{whole.content} {rows.tobytes().hex()}"
+        super().__init__(shape, whole.dtype, self._read, content)
+        self.rows = rows
+        self.summary = summary
+        self._whole = whole
+
+    def _read(self) -> Array:
+        values = np.asarray(self._whole)
+        return values if self.rows is None else values[self.rows]
+
+    def part(self, rows: Indices) -> Recorded:
+        """The same rows, of which a summary follows from that of all rows."""
+        at = rows if self.rows is None else self.rows[rows]
+        return Recorded(self._whole, self.summary, at)
+
+
+def as_recorded(values: object) -> Recorded | None:
+    """Return values that are activations of a layer, of which a summary may do; None for all others."""
+    return values if isinstance(values, Recorded) else None
+
+
+class Repeated(Deferred):
+    """Responses that are the same in every time bin: (presentation, feature, time bin)."""
+
+    def __init__(self, once: Recorded, bins: int) -> None:
+        shape = (*once.shape, bins)
+        super().__init__(shape, once.dtype, self._read)
+        self._once = once
+
+    def _read(self) -> Array:
+        return np.broadcast_to(np.asarray(self._once)[:, :, None], self.shape)
+
+    def part(self, rows: Indices) -> Repeated:
+        """The same rows, in every time bin."""
+        return Repeated(self._once.part(rows), self.shape[2])
+
+    def __getitem__(self, at: Any) -> Any:
+        """The values there; those of one time bin stay deferred."""
+        chosen = self.chosen(at)
+        if chosen is not None and chosen[:2] == (None, None) and chosen[2] is not None:
+            bin = chosen[2]
+            if (
+                isinstance(bin, int | np.integer)
+                and -self.shape[2] <= bin < self.shape[2]
+            ):
+                return self._once
+        return super().__getitem__(at)
+
+
 def probe(
     extract: Extract,
     stimuli: StimulusSet,
@@ -189,11 +344,14 @@ def batch_bytes(probed: Probe) -> int:
 
 
 def collect(
-    batches: Iterator[Mapping[str, Array]], probed: Probe, rows: int
+    batches: Iterator[Mapping[str, Array]],
+    probed: Probe,
+    rows: int,
+    new: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
 ) -> dict[str, Array]:
-    """Return the batches concatenated in memory: layer → (presentation, …)."""
+    """Return the batches concatenated: layer → (presentation, …), in arrays made by ``new`` (default: in memory)."""
     arrays = {
-        layer: np.empty((rows, *shape), probed.dtypes[layer])
+        layer: new((rows, *shape), probed.dtypes[layer])
         for layer, shape in probed.shapes.items()
     }
     filled = 0
@@ -224,7 +382,7 @@ def checked(
             raise ModelError(
                 f"model {model!r}, layer {layer!r}: activations are {array.dtype}, not real numbers"
             )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not _is_finite(array):
             rows = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
             raise ModelError(
                 f"model {model!r}, layer {layer!r}: NaN or infinite activations for {int(rows.sum())} of {len(ids)} "
@@ -232,6 +390,13 @@ def checked(
             )
         values[layer] = array
     return values
+
+
+def _is_finite(array: Array) -> bool:
+    """Whether all values are finite: a finite sum, which needs no memory, shows it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add.reduce(array, axis=None)
+    return bool(np.isfinite(total)) or bool(np.isfinite(array).all())
 
 
 def _require_shape(

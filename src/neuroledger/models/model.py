@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.memory import require_memory
+from neuroledger.data.memory import Deferred, require_memory
 from neuroledger.data.screen import place
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.data.threads import exclusive
-from neuroledger.errors import ModelError, RequestError
+from neuroledger.errors import ModelError, RequestError, StorageError
 from neuroledger.models import readout
 from neuroledger.models.activations import (
     PROBE,
     Extract,
+    Form,
     Probe,
+    Recorded,
+    Repeated,
     Store,
+    Summary,
+    SummaryStore,
     Trial,
     checked,
     collect,
@@ -31,7 +36,9 @@ from neuroledger.models.activations import (
 )
 from neuroledger.models.embedder import Embed, Embedded, Shown, Tell
 from neuroledger.models.neuroids import Bin, align_time, labelled
+from neuroledger.spec.base import sha256_of
 from neuroledger.spec.channels import Channels, Interface
+from neuroledger.store.store import Entry
 
 # Number of double-precision copies of the features that fitting a readout makes.
 FIT_COPIES: Final = 3
@@ -395,7 +402,22 @@ class LayeredModel:
         time_bins: Sequence[Bin] | None = None,
         trials: int = 1,
     ) -> xr.DataArray:
-        """Return responses of the layers committed to ``region``; see :class:`Record`."""
+        """Return responses of the layers committed to ``region``; see :class:`Record`.
+
+        Those of one layer of a model with a store are recorded when they are first used.
+        """
+        deferred = self._deferred(stimuli, self.committed(region), trials)
+        if deferred is not None:
+            (shape, values) = deferred
+            once = values if time_bins is None else Repeated(values, len(time_bins))
+            return labelled(
+                once,
+                {self.committed(region)[0]: shape},
+                stimuli.ids,
+                model=self.id,
+                region=region,
+                time_bins=time_bins,
+            )
         activations = self.activations(stimuli, self.committed(region), trials)
         responses = [
             self._responses(values, time_bins) for values in activations.values()
@@ -500,6 +522,97 @@ class LayeredModel:
                         ),
                     }
         return {layer: stored[layer] for layer in layers}
+
+    def _deferred(
+        self, stimuli: StimulusSet, layers: Sequence[str], trials: int
+    ) -> tuple[tuple[int, ...], Recorded] | None:
+        """Return the shape of a layer's answer to a stimulus, and its responses (presentation, feature), to be recorded.
+
+        None for responses that need all activations: of several layers, time steps or trials.
+        """
+        store = self.store
+        if not isinstance(store, SummaryStore) or len(layers) != 1:
+            return None
+        if self.times is not None or (self.stochastic and trials > 1):
+            return None
+        known = self.identity() if callable(self.identity) else self.identity
+        if known is None or not len(stimuli.table):
+            return None
+        identity = {**known, "trials": 1}
+        (layer,) = layers
+        form = self._form(store, identity, stimuli, layer)
+        shape, dtype = form.shape, form.dtype
+        if dtype.kind != "f":
+            return None
+        size = (len(stimuli.table), int(np.prod(shape)))
+        content = sha256_of([identity, stimuli.content_sha256, layer, form.asked])
+
+        def read() -> Array:
+            return self.activations(stimuli, [layer])[layer].reshape(size)
+
+        def sum_up(made: Summary) -> Entry | None:
+            if form.asked:
+                made = replace(made, made_of={**made.made_of, "asked": form.asked})
+            return self._summary(store, identity, stimuli, layer, made)
+
+        return shape, Recorded(Deferred(size, dtype, read, content), sum_up)
+
+    def _form(
+        self,
+        store: SummaryStore,
+        identity: Identity,
+        stimuli: StimulusSet,
+        layer: str,
+    ) -> Form:
+        """Return what is known of a layer; all are probed if it is unknown, or a model in memory now answers differently."""
+        with exclusive():
+            form = store.forms(identity, stimuli, layer)
+            if form is not None and form.first is not None and not self.stochastic:
+                ids = stimuli.ids[:PROBE]
+                answer = self.extract(stimuli, ids, [layer], Trial())
+                now = checked(answer, ids, [layer], self.id)
+                if differing({layer: form.first}, now) is not None:
+                    form = None
+            if form is None:
+                seen, _ = self._present(stimuli, self.layers, 1)
+                store.keep_forms(identity, stimuli, seen)
+                form = store.forms(identity, stimuli, layer)
+        if form is None:
+            raise StorageError(
+                f"what was stored about model {self.id!r} is gone at once: do not empty the store while it is used"
+            )
+        return form
+
+    def _summary(
+        self,
+        store: SummaryStore,
+        identity: Identity,
+        stimuli: StimulusSet,
+        layer: str,
+        made: Summary,
+    ) -> Entry | None:
+        """Return the summary of a layer, from the store or a pass that sums up all layers; None for a narrow layer."""
+        found = store.summaries(identity, stimuli, [layer], made)
+        if layer in found:
+            return found[layer]
+        with exclusive(), store.computing(identity, stimuli):
+            found = store.summaries(identity, stimuli, self.layers, made)
+            if layer not in found:
+                missing = [name for name in self.layers if name not in found]
+                kept: Mapping[str, Array] = {}
+                if "process" not in identity:  # such a model may have changed since
+                    kept = store.get(identity, stimuli, missing)
+                for name, values in kept.items():
+                    store.sum_up_kept(identity, stimuli, name, values, made)
+                missing = [name for name in missing if name not in kept]
+                if missing:
+                    seen, passes = self._present(stimuli, missing, 1)
+                    rows = len(stimuli.table)
+                    store.sum_up(
+                        identity, stimuli, seen, rows, passes, made, model=self.id
+                    )
+                found = store.summaries(identity, stimuli, [layer], made)
+        return found[layer]
 
     def _present(
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int

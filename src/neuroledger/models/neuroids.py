@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Floats, floats
+from neuroledger.data.arrays import Array, Floats, Strings, floats
+from neuroledger.data.memory import Deferred
 from neuroledger.errors import ModelError
 
 Bin = tuple[float, float]
@@ -84,7 +86,7 @@ PLACES: Final = ("channel_temporal", "channel", "channel_x", "channel_y", "embed
 
 
 def labelled(
-    values: Array,
+    values: Array | Deferred,
     shapes: Mapping[str, tuple[int, ...]],
     stimulus_ids: Sequence[str],
     *,
@@ -100,32 +102,49 @@ def labelled(
     """
     repetitions = len(values) // len(stimulus_ids)
     counts = {layer: int(np.prod(shape)) for layer, shape in shapes.items()}
-    names = [
-        f"{model}.{layer}.{number}"
-        for layer, count in counts.items()
-        for number in range(count)
-    ]
-    # Fixed-width text: xarray copies objects one by one, which takes longer than computing the responses.
+    count = sum(counts.values())
+    last = [f"{model}.{layer}.{max(0, number - 1)}" for layer, number in counts.items()]
+
+    def named() -> Strings:
+        # Fixed-width text: xarray copies objects one by one, which takes longer than computing the responses.
+        names = [
+            f"{model}.{layer}.{number}"
+            for layer, number_of_features in counts.items()
+            for number in range(number_of_features)
+        ]
+        return np.array(names, dtype=str)
+
+    def along(name: str) -> Floats:
+        return np.concatenate([_place(shape, name) for shape in shapes.values()])
+
+    # Most metrics read none of the coordinates of neuroids, which can be many: they are made when they are read.
+    text = f"<U{max(map(len, last))}"
+    layers = np.array(list(counts), dtype=str)
+    of_neuroids: dict[str, tuple[str | type, Callable[[], Array]]] = {
+        "neuroid_id": (text, named),
+        "neuroid_num": (
+            np.int64,
+            lambda: np.concatenate([np.arange(number) for number in counts.values()]),
+        ),
+        "layer": (
+            layers.dtype.str,
+            lambda: np.repeat(layers, list(counts.values())),
+        ),
+        "region": (f"<U{len(region)}", lambda: np.full(count, region)),
+    }
+    for name in PLACES:
+        if any(name in AXES.get(len(shape), ()) for shape in shapes.values()):
+            of_neuroids[name] = (np.float64, partial(along, name))
     coords: dict[str, object] = {
         "stimulus_id": (
             "presentation",
             np.tile(np.asarray(stimulus_ids, dtype=str), repetitions),
         ),
-        "neuroid_id": ("neuroid", np.array(names, dtype=str)),
-        "neuroid_num": (
-            "neuroid",
-            np.concatenate([np.arange(count) for count in counts.values()]),
-        ),
-        "layer": (
-            "neuroid",
-            np.repeat(np.array(list(counts), dtype=str), list(counts.values())),
-        ),
-        "region": ("neuroid", np.full(len(names), region)),
     }
-    for name in PLACES:
-        place = np.concatenate([_place(shape, name) for shape in shapes.values()])
-        if not np.isnan(place).all():
-            coords[name] = ("neuroid", place)
+    coords |= {
+        name: ("neuroid", Deferred((count,), dtype, make))
+        for name, (dtype, make) in of_neuroids.items()
+    }
     if repetitions > 1:
         coords["repetition"] = (
             "presentation",

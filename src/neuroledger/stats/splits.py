@@ -15,6 +15,7 @@ from neuroledger.data.arrays import Array, Indices
 from neuroledger.data.normalise_input import as_text
 from neuroledger.errors import MetricError, UnavailableError, some_of
 from neuroledger.spec.kinds import SplitsSpec
+from neuroledger.stats.workspace import Memo
 
 __all__ = [
     "Split",
@@ -106,12 +107,8 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
         groups = None
     else:
         groups = _coordinate(assembly, spec.groups)[units.first]
-    divide = _RULES[spec.name]
     try:
-        parts = [
-            Split(np.asarray(train), np.asarray(test))
-            for train, test in divide(spec, len(units.first), classes, groups)
-        ]
+        parts = _divided(spec, len(units.first), classes, groups)
     except ValueError as error:
         raise MetricError(
             f"splits {spec.name!r} over {len(units.first)} values of {spec.by!r}: {error}; "
@@ -125,6 +122,26 @@ def _draw(spec: SplitsSpec, assembly: xr.DataArray) -> list[Split]:
     if len(units.first) == len(units.of_row) and not spec.unique:
         return parts
     return [Split(_rows(units, train), _rows(units, test)) for train, test in parts]
+
+
+def _divided(
+    spec: SplitsSpec, count: int, classes: Array | None, groups: Array | None
+) -> list[Split]:
+    """Divide units by the rule of ``spec``; the latest divisions are kept, because all layers of a model need the same."""
+    labels = [None if each is None else each.tolist() for each in (classes, groups)]
+    key = (spec.model_dump_json(), str(count), repr(labels))
+
+    def divide() -> list[Split]:
+        return [
+            Split(np.asarray(train), np.asarray(test))
+            for train, test in _RULES[spec.name](spec, count, classes, groups)
+        ]
+
+    return list(_DIVIDED.get(key, divide, _bytes))
+
+
+def _bytes(splits: Iterable[Split]) -> int:
+    return sum(part.nbytes for split in splits for part in split)
 
 
 def given(splits: Iterable[tuple[object, object]], rows: int) -> list[Split]:
@@ -297,6 +314,8 @@ def _leave_one_out(
         for value in values
     )
 
+
+_DIVIDED = Memo(limit=1 << 24)
 
 _Rule = Callable[[SplitsSpec, int, "Array | None", "Array | None"], _Parts]
 _RULES: dict[str, _Rule] = {

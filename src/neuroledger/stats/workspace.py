@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neuroledger.data.arrays import Array, floats
+from neuroledger.data.memory import content_of
 from neuroledger.data.threads import limited
 from neuroledger.errors import UnavailableError
 from neuroledger.store.hashes import sha256_of
@@ -40,6 +41,7 @@ class Memo:
     def __init__(self, limit: int = 4 << 30) -> None:
         self.limit = limit
         self._held: OrderedDict[tuple[str, ...], tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
         self._frozen: dict[tuple[object, ...], tuple[weakref.ref[Array], str]] = {}
         self._lock = threading.RLock()
 
@@ -61,11 +63,9 @@ class Memo:
                 return kept
             value = compute()
             self._held[key] = (value, size(value))
-            while (
-                len(self._held) > 1
-                and sum(entry[1] for entry in self._held.values()) > self.limit
-            ):
-                self._held.popitem(last=False)
+            self._bytes += self._held[key][1]
+            while len(self._held) > 1 and self._bytes > self.limit:
+                self._bytes -= self._held.popitem(last=False)[1][1]
             return value
 
     def __len__(self) -> int:
@@ -171,9 +171,9 @@ class Workspace:
 
     def key(self, values: Array) -> str:
         """Return the content hash of ``values``, or an empty text if the memo is disabled."""
-        if self.memo.limit:
-            return self.memo.fingerprint(values)
-        return ""
+        if not self.memo.limit:
+            return ""
+        return content_of(values) or self.memo.fingerprint(values)
 
     @contextmanager
     def limits(self) -> Iterator[None]:

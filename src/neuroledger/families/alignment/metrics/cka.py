@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 from pydantic import NonNegativeFloat
 
-from neuroledger.data.arrays import Floats
+from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
     gram,
@@ -20,7 +21,7 @@ from neuroledger.families.alignment.similarity.gram import (
     responses_left,
 )
 from neuroledger.spec.registry import metric
-from neuroledger.stats.groups import COARSE, stimulus_names
+from neuroledger.stats.groups import COARSE, MOST_GROUPS, stimulus_names
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -33,7 +34,8 @@ Regularisation = NonNegativeFloat
 # The unbiased estimator divides by n (n - 3).
 FEWEST_STIMULI = 4
 MOST_BYTES: Final = 1 << 28
-"""Bytes up to which the Gram matrices without each group of neuroids are kept."""
+"""Bytes up to which the Gram matrices without each group of neuroids, or of both factors, are kept."""
+KEPT_PARTS: Final = 2 * MOST_GROUPS + COARSE**2
 
 
 @metric("cka", version=6)
@@ -71,7 +73,7 @@ def cka(
     samples = xr.DataArray(value)
     return Samples(
         samples,
-        _variation(K, target, unbiased, regularisation, like=samples),
+        _variation(K, target, unbiased, regularisation, workspace, like=samples),
         notes=notes,
     )
 
@@ -101,7 +103,7 @@ def cka_subsets(
     among = target.isel(presentation=tested)
     # Nothing is trained: the mean over subsets varies as the alignment over all of their stimuli.
     variation = _variation(
-        K[np.ix_(tested, tested)], among, unbiased, regularisation, like=samples
+        _among(K, tested), among, unbiased, regularisation, workspace, like=samples
     )
     return Samples(samples, variation, notes=notes)
 
@@ -135,14 +137,32 @@ def _grams(
     return grams[0], grams[1], notes
 
 
+class _Centred(NamedTuple):
+    """A Gram matrix of stimuli, and its HSIC with itself."""
+
+    products: Floats
+    own: float
+
+
+def _centred(K: Floats, unbiased: bool) -> _Centred:
+    return _Centred(K, float((_unbiased if unbiased else _biased)(K, K)))
+
+
 def _alignment(
     K: Floats, L: Floats, unbiased: bool, regularisation: float = 0.0
 ) -> float:
     """Alignment of two Gram matrices; NaN if one of them does not vary."""
-    hsic = _unbiased if unbiased else _biased
-    kl = float(hsic(K, L))
-    kk = float(hsic(K, K))
-    ll = float(hsic(L, L))
+    sides = _centred(K, unbiased), _centred(L, unbiased)
+    return _aligned(*sides, unbiased, regularisation)
+
+
+def _aligned(
+    first: _Centred, second: _Centred, unbiased: bool, regularisation: float
+) -> float:
+    """The same, of matrices whose own HSIC is known."""
+    K, kk = first
+    L, ll = second
+    kl = float((_unbiased if unbiased else _biased)(K, L))
     if not np.trace(K) or not np.trace(L):
         return float("nan")
     if unbiased:
@@ -150,6 +170,11 @@ def _alignment(
             return kl / (math.sqrt(kk * ll) + regularisation)
         return 0.0
     return kl / math.sqrt(kk * ll)
+
+
+def _among(K: Floats, stimuli: Indices) -> Floats:
+    """Part of a Gram matrix, in the order of memory of a whole one."""
+    return K.take(stimuli, axis=0).take(stimuli, axis=1)
 
 
 def _biased(K: Floats, L: Floats) -> float:
@@ -181,6 +206,7 @@ def _variation(
     target: xr.DataArray,
     unbiased: bool,
     regularisation: float,
+    workspace: Workspace,
     *,
     like: xr.DataArray,
 ) -> Variation:
@@ -207,11 +233,40 @@ def _variation(
             return remaining
         return left.gram(everything, columns)
 
+    every = everything.tobytes()
+
+    def part_of(matrix: Floats, stimuli: bytes) -> _Centred:
+        if stimuli != every:
+            kept = np.flatnonzero(np.frombuffer(stimuli, dtype=bool))
+            matrix = _among(matrix, kept)
+        return _centred(matrix, unbiased)
+
+    # Neuroids are left out with all stimuli, or with the same few groups of them.
+    @lru_cache(maxsize=COARSE if few else 1)
+    def of_source(stimuli: bytes) -> _Centred:
+        return part_of(K, stimuli)
+
+    # What is left of the target is the same for all layers of a model.
+    key = workspace.key(left.values) if KEPT_PARTS * K.nbytes < MOST_BYTES else ""
+
+    def of_target(stimuli: bytes, columns: bytes) -> _Centred:
+        place = hashlib.sha256(columns + stimuli).hexdigest()
+        return cast(
+            _Centred,
+            workspace.once(
+                f"cka without {unbiased} {not regularisation}",
+                key and f"{key} {place}",
+                lambda: part_of(of_neuroids(columns), stimuli),
+                lambda part: part.products.nbytes,
+            ),
+        )
+
     def without(keep: Keep) -> xr.DataArray:
-        columns = keep.get("neuroid", np.ones(len(left.names), dtype=bool))
-        L = of_neuroids(columns.tobytes())
-        part = np.ix_(*2 * [keep.get("stimulus", everything)])
-        value = _alignment(K[part], L[part], unbiased, regularisation)
+        columns = keep.get("neuroid", np.ones(len(left.names), dtype=bool)).tobytes()
+        stimuli = keep.get("stimulus", everything).tobytes()
+        value = _aligned(
+            of_source(stimuli), of_target(stimuli, columns), unbiased, regularisation
+        )
         return like.copy(data=np.full(like.shape, value))
 
     return Variation({"stimulus": ids, "neuroid": left.names}, without)

@@ -25,6 +25,7 @@ from neuroledger.families.alignment.regression.held_out_variation import (
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
+from neuroledger.families.alignment.similarity.gram import responses_of
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Samples
 from neuroledger.stats.splits import Split
@@ -207,7 +208,7 @@ def _ordered(assembly: xr.DataArray, time: str) -> xr.DataArray:
 def _stacked(assembly: xr.DataArray) -> Array:
     """Concatenate the rows of all time bins (time-bin major); a two-dimensional assembly is returned unchanged."""
     if assembly.ndim == 2:
-        return assembly.values
+        return responses_of(assembly)
     return np.concatenate(
         [assembly[..., t].values for t in range(assembly.sizes["time_bin"])]
     )

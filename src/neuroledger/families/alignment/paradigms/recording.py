@@ -104,7 +104,12 @@ def recording(
     """
     if data.assembly is None:
         raise DataError(f"data set {data.id!r} has no assembly to compare with")
-    repeated = prepared(data.assembly, prepare, name=f"data set {data.id!r}")
+    recorded = data.assembly
+    steps = repr(prepare)
+    repeated = data.once(
+        f"prepared {steps}",
+        lambda: prepared(recorded, prepare, name=f"data set {data.id!r}"),
+    )
     if not {"presentation", "stimulus"} & set(repeated.dims):
         dims = ", ".join(map(str, repeated.dims))
         raise DataError(
@@ -119,11 +124,11 @@ def recording(
         target = repeated
         bins = time_bins
     else:
-        target = (
-            average_repetitions(repeated)
-            if "repetition" in repeated.coords
-            else repeated
-        )
+        target = repeated
+        if "repetition" in repeated.coords:
+            target = data.once(
+                f"averaged {steps}", lambda: average_repetitions(repeated)
+            )
         ids = list(dict.fromkeys(map(str, target["stimulus_id"].values)))
         bins = time_bins if time_bins is not None else _bins_of(target)
     if varies_in_time and len(bins or []) < 2:

@@ -21,7 +21,9 @@ from neuroledger.families.alignment.regression.problem import (
 )
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
+from neuroledger.families.alignment.similarity.gram import has_usual_units
 from neuroledger.families.alignment.similarity.scale import moderate
+from neuroledger.models.activations import as_recorded
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
@@ -117,10 +119,13 @@ def correlations(
             f"at least {FEWEST_TESTED} are needed: use fewer folds, a larger test part or more stimuli"
         )
     Y = moderate(Y)  # correlations ignore the targets' units
-    if (
-        isinstance(estimator, Pls | BestUnit) and X.size
-    ):  # whose predictions ignore the features' units, too
-        X = moderate(X)
+    recorded = as_recorded(X)
+    by_gram = isinstance(estimator, Pls | Ridge | RidgeCv)
+    if recorded is None or not by_gram or not has_usual_units(recorded, workspace):
+        X = np.asarray(X)
+        # The predictions of these ignore the features' units, too.
+        if isinstance(estimator, Pls | BestUnit) and X.size:
+            X = moderate(X)
     original_splits = splits
     X, Y, splits = _copy_shared_rows(X, Y, splits)
     problem = Problem(X, Y, splits, workspace)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -13,11 +14,12 @@ import xarray as xr
 from neuroledger.data import memory
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Strings, floats
 from neuroledger.data.normalise_input import as_text
-from neuroledger.data.threads import side_by_side
+from neuroledger.data.threads import exclusive, side_by_side
 from neuroledger.errors import DataError, MetricError
+from neuroledger.models.activations import Recorded, Summary, as_recorded
 from neuroledger.stats.groups import names_of
 from neuroledger.stats.workspace import Workspace
-from neuroledger.store.store import Written
+from neuroledger.store.store import Entry, Written
 
 __all__ = [
     "complete_neuroids",
@@ -26,10 +28,12 @@ __all__ = [
     "Gram",
     "gram",
     "gram_numpy",
+    "has_usual_units",
     "mirror_upper",
     "patterns",
     "relative_gram",
     "responses_left",
+    "responses_of",
     "ResponsesLeft",
     "square",
     "tall",
@@ -43,10 +47,14 @@ PIECE = 1 << 18
 SINGLE = 2048
 # Below this share of features to rows, products with the features are cheaper than with the Gram matrix.
 TALL = 0.5
+# Root mean square beyond which, or below whose inverse, values may have to be rescaled.
+UNUSUAL = 2.0**90
 # Sums of squares within these limits can be squared without overflow or underflow.
 SMALLEST, LARGEST = 1e-120, 1e120
 # Number of multiplications from which a Gram matrix is stored on disk: about a tenth of a second.
 WORTH_KEEPING = 4_000_000_000
+# Deviations of some rows below this share of those from the means of all rows are rounding errors.
+CENTRED = 1e-14
 KIND = "grams"
 VERSION = 1
 ARRAYS = ("K", "mean_product", "row_sum")
@@ -81,6 +89,30 @@ class Gram:
             workspace.take(a) for a in (self.K, self.mean_product, self.row_sum)
         )
         return Gram(K, product, self.mean_square, total, self.offset, self.count)
+
+    def among(self, rows: Indices) -> Gram:
+        """The Gram matrix of some rows alone, whose features are centred by their own means; on the host.
+
+        It is equal to that of these rows of the features, up to rounding.
+        """
+        K = self.K[np.ix_(rows, rows)]
+        level = self.mean_product[rows]
+        # Products of the rows without the offset: only the features' own centring is undone.
+        mean = K.mean(axis=0) + level + level.mean() + self.mean_square
+        mean_square = float(mean.mean())
+        centre = K.mean(axis=0)
+        before = float(np.trace(K))
+        K = K - (centre + centre[:, None]) + centre.mean()
+        if float(np.trace(K)) <= CENTRED * before:
+            K[:] = 0.0
+        return Gram(
+            K,
+            mean - mean_square,
+            mean_square,
+            self.row_sum[rows],
+            self.offset,
+            self.count,
+        )
 
     def subset(self, rows: Indices) -> Gram:
         """Restrict to ``rows``; features stay centred by the means over all rows."""
@@ -141,6 +173,9 @@ def features(X: Array, workspace: Workspace, key: str | None = None) -> Features
     """Convert ``X`` (row × feature) for readouts: to its Gram matrix, or centred if it has far fewer columns than rows."""
     rows, count = X.shape
     if count <= TALL * rows:
+        recorded = as_recorded(X)
+        if recorded is not None:  # one pass for all layers, which stores narrow ones
+            _summed_up(recorded, workspace)
         return tall(X, workspace)
     return Features(count, K=gram(X, workspace, key).K)
 
@@ -153,6 +188,7 @@ def tall(X: Array, workspace: Workspace) -> Features:
     MetricError
         Features are missing or infinite.
     """
+    X = np.asarray(X)
     means = _means(X)
     centred = _finite(floats(X) - means, 0)
     # The means of large numbers are rounded; a second pass removes the remainder.
@@ -183,8 +219,9 @@ def square(X: Array, workspace: Workspace, key: str) -> Features:
     def compute() -> Array:
         R = np.zeros((0, rows))
         deviation = level = 0.0
+        values = np.asarray(X)
         for start in range(0, count, QR_BLOCK * rows):
-            part = X[:, start : start + QR_BLOCK * rows]
+            part = values[:, start : start + QR_BLOCK * rows]
             means = _means(part)
             centred = _finite(floats(part) - means, 0)
             centred -= centred.mean(axis=0)
@@ -219,29 +256,95 @@ def gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
         Features are missing or infinite.
     """
     identity = workspace.key(X) if key is None else key
-    return cast(
-        Gram,
-        workspace.once(
-            "gram",
-            identity,
-            lambda: _load_or_compute(X, workspace, identity),
-            lambda result: result.nbytes,
-        ),
+
+    recorded = as_recorded(X)
+
+    def compute() -> Gram:
+        if recorded is not None:
+            return _of_recorded(recorded, workspace)
+        return _load_or_compute(X, workspace, identity)
+
+    # A pass takes the lock of the process; another thread may hold it and wait for the memo.
+    with nullcontext() if recorded is None else exclusive():
+        return cast(
+            Gram,
+            workspace.once("gram", identity, compute, lambda result: result.nbytes),
+        )
+
+
+def _of_recorded(X: Recorded, workspace: Workspace) -> Gram:
+    """Gram matrix of the responses of a layer, from the store or from the pass that sums up all layers."""
+    try:
+        entry = _summed_up(X, workspace)
+        whole = None if entry is None else _read(entry, X.shape[1])
+    except FileNotFoundError:  # another process evicted the entry
+        whole = None
+    if whole is None:
+        return _computed(np.asarray(X), workspace)
+    if X.rows is not None:
+        whole = whole.among(X.rows)
+    if workspace.device == "cpu":
+        return whole
+    K, product, total = map(workspace.put, (whole.K, whole.mean_product, whole.row_sum))
+    return replace(whole, K=K, mean_product=product, row_sum=total)
+
+
+def _summed_up(X: Recorded, workspace: Workspace) -> Entry | None:
+    """Entry with the Gram matrix of all rows of a layer; None if its activations are smaller, and are stored instead."""
+    recipe = {
+        "version": VERSION,
+        "dtype": workspace.dtype,
+        "libraries": _libraries(workspace),
+        "threads": workspace.threads,
+    }
+    return X.summary(Summary(KIND, recipe, partial(_save_layer, workspace=workspace)))
+
+
+def _save_layer(X: Array, folder: Path, *, workspace: Workspace) -> Written:
+    """As :func:`_save`; a layer whose values are too large to square must not stop the others."""
+    try:
+        return _save(X, workspace, folder)
+    except MetricError:
+        return Written({"refused": True})
+
+
+def _read(entry: Entry, count: int) -> Gram:
+    """Gram matrix that :func:`_save` wrote.
+
+    Raises
+    ------
+    MetricError
+        The values were too large to square.
+    FileNotFoundError
+        Another process removed the entry.
+    """
+    if entry.about.get("refused"):
+        _refuse()
+    K, product, total = (
+        np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS
     )
+    return Gram(
+        K, product, entry.about["mean_square"], total, entry.about["offset"], count
+    )
+
+
+def _computed(X: Array, workspace: Workspace) -> Gram:
+    if workspace.device == "cpu":
+        return gram_numpy(X, workspace)
+    return _gram_torch(X, workspace)
 
 
 def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
     """Load the Gram matrix from the workspace's store, or compute it and, if that is expensive, store it there."""
     store, (rows, count) = workspace.store, X.shape
-    if workspace.device != "cpu":
-        return _gram_torch(X, workspace)
-    if store is None or not key or rows * rows * count < WORTH_KEEPING or rows > count:
-        return gram_numpy(X, workspace)
+    worth = rows * rows * count >= WORTH_KEEPING and rows <= count
+    if workspace.device != "cpu" or store is None or not key or not worth:
+        return _computed(X, workspace)
     recipe = {
         "version": VERSION,
         "features": key,
         "dtype": workspace.dtype,
-        "libraries": _blas(),
+        "libraries": _libraries(workspace),
         "threads": workspace.threads,
     }
     try:
@@ -249,24 +352,28 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
         if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
             return gram_numpy(X, workspace)
         entry = entry or store.keep(KIND, recipe, partial(_save, X, workspace))
-        K, product, total = (
-            np.load(entry.place / f"{name}.npy", allow_pickle=False) for name in ARRAYS
-        )
+        return _read(entry, count)
     except (
         DataError,
         FileNotFoundError,
     ):  # full or read-only disk, or another process evicted the entry
         return gram_numpy(X, workspace)
-    return Gram(
-        K, product, entry.about["mean_square"], total, entry.about["offset"], count
-    )
 
 
 def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
-    result = gram_numpy(X, workspace)
+    result = _computed(X, workspace).on_host(workspace)
     for name in ARRAYS:
         np.save(folder / f"{name}.npy", getattr(result, name), allow_pickle=False)
     return Written({"mean_square": result.mean_square, "offset": result.offset})
+
+
+def _libraries(workspace: Workspace) -> list[str]:
+    """What the rounding of a product depends on: the device and version of torch, or the libraries of the processor."""
+    if workspace.device == "cpu":
+        return _blas()
+    torch: Any = workspace.xp
+    name = "" if workspace.device == "torch" else torch.cuda.get_device_name()
+    return [workspace.device, name, f"torch {torch.__version__}", *_blas()]
 
 
 def _blas() -> list[str]:
@@ -287,10 +394,16 @@ def _blas() -> list[str]:
     return [*descriptions, f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
 
 
+def responses_of(assembly: xr.DataArray) -> Array:
+    """Values of an assembly; those of a layer that need not be recorded, because a Gram matrix is enough, stay deferred."""
+    recorded = as_recorded(assembly.data)
+    return assembly.values if recorded is None else cast(Array, recorded)
+
+
 def patterns(
     assembly: xr.DataArray, name: str, notes: list[str], *, drop_missing: bool = False
 ) -> Array:
-    """Responses ``(stimulus, neuroid)`` with one row per stimulus.
+    """Responses ``(stimulus, neuroid)`` with one row per stimulus, see :func:`responses_of`.
 
     With ``drop_missing``, neuroids with missing responses are dropped and counted in ``notes``.
 
@@ -316,10 +429,12 @@ def patterns(
                 "(neuroledger.data.assembly.average_repetitions) or select one condition"
             )
     if assembly.dims[0] == "presentation":
-        X = assembly.values
+        X = responses_of(assembly)
     else:
         X = assembly.values.T
-    if drop_missing and not (complete := _complete(X)).all():
+    # Recorded values are finite.
+    some_may_miss = drop_missing and as_recorded(X) is None
+    if some_may_miss and not (complete := _complete(X)).all():
         notes.append(
             f"{int((~complete).sum())} of {X.shape[1]} neuroids left out: responses are missing"
         )
@@ -384,6 +499,18 @@ def responses_left(assembly: xr.DataArray, *, scaled: bool) -> ResponsesLeft:
     return ResponsesLeft(names, values, power)
 
 
+def has_usual_units(X: Recorded, workspace: Workspace) -> bool:
+    """Whether values of a layer need not be rescaled before they are squared, as its Gram matrix shows."""
+    try:
+        whole = gram(cast(Array, X), workspace).on_host(workspace)
+    except MetricError:
+        return False
+    rows = len(whole.K)
+    level = whole.mean_square + whole.count * whole.offset**2
+    power = float(np.trace(whole.K)) + rows * level
+    return power < UNUSUAL**2 and power / (rows * whole.count) > UNUSUAL**-2
+
+
 def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gram:
     """Gram matrix on the host, for measures that ignore units: extreme values are rescaled by a power of two.
 
@@ -392,15 +519,15 @@ def relative_gram(X: Array, workspace: Workspace, key: str | None = None) -> Gra
     MetricError
         Features are missing or infinite.
     """
-    values = np.asarray(X)
     try:
-        result = gram(values, workspace, key).on_host(workspace)
+        result = gram(X, workspace, key).on_host(workspace)
         trace = float(np.trace(result.K))
         level = result.mean_square + result.count * result.offset**2
         if SMALLEST < trace < LARGEST and level < LARGEST:
             return result
     except MetricError:
         result = None
+    values = np.asarray(X)
     largest = float(np.abs(values).max())
     if (
         not np.isfinite(largest)

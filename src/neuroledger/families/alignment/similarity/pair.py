@@ -20,8 +20,10 @@ from neuroledger.families.alignment.similarity.gram import (
     relative_gram,
 )
 from neuroledger.families.alignment.similarity.rdm import (
+    RANKED,
     Comparison,
     Distance,
+    Sorted,
     agreement,
     condensed,
     dissimilarities,
@@ -67,11 +69,12 @@ class Side:
         """Dissimilarities of all rows, (subject × row × row)."""
         if self.rdms is not None:
             return self.rdms
-        return np.asarray(
-            squareform(
-                dissimilarities(cast(Gram, self.gram), self.distance), checks=False
-            )
-        )[None]
+        return np.asarray(squareform(self._whole, checks=False))[None]
+
+    @cached_property
+    def _whole(self) -> Floats:
+        """Dissimilarities of all rows, from the Gram matrix, condensed."""
+        return dissimilarities(cast(Gram, self.gram), self.distance)
 
     def condensed(self, rows: Indices) -> list[Floats]:
         """Condensed dissimilarities among ``rows``, one array per subject.
@@ -82,7 +85,7 @@ class Side:
             Dissimilarities among these rows are missing.
         """
         if len(rows) == len(self.usable) and self.rdms is None:
-            return [moderate(dissimilarities(cast(Gram, self.gram), self.distance))]
+            return [moderate(self._whole)]
         values = [condensed(entries[np.ix_(rows, rows)]) for entries in self.matrices]
         if not all(np.isfinite(entries).all() for entries in values):
             raise MetricError(
@@ -90,8 +93,20 @@ class Side:
             )
         return list(map(moderate, values))
 
+    @cached_property
+    def in_order(self) -> Sorted:
+        """All dissimilarities, sorted once for all parts of the stimuli."""
+        return Sorted.of(self._whole, RANKED[0])
+
     def prepared(self, rows: Indices, comparison: Comparison) -> list[Floats]:
         """Dissimilarities among ``rows``, prepared for comparison, one array per subject."""
+        ascending = bool((np.diff(rows) > 0).all())
+        defined = self.gram is not None and bool(self.usable[rows].all())
+        if comparison in RANKED and ascending and defined:
+            kept = np.zeros(len(self.usable), dtype=bool)
+            kept[rows] = True
+            first, second = _pairs(len(kept))
+            return [self.in_order.prepared(kept[first] & kept[second], comparison)]
         return [prepared(values, comparison) for values in self.condensed(rows)]
 
     def all_prepared(self, comparison: Comparison) -> list[Floats]:
@@ -105,6 +120,13 @@ class Side:
                 _bytes,
             ),
         )
+
+
+@lru_cache(maxsize=1)
+def _pairs(count: int) -> tuple[Indices, Indices]:
+    """Both rows of each entry of a condensed matrix."""
+    first, second = np.triu_indices(count, k=1)
+    return first, second
 
 
 def _bytes(values: list[Floats]) -> int:
