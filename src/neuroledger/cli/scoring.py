@@ -98,7 +98,7 @@ def run(
     workers: Workers = 0,
     executor: Annotated[
         str,
-        option("--executor", "E", "local, processes[:N] or dask[:ADDRESS]"),
+        option("--executor", "E", "local, processes[:N], dask[:ADDRESS] or dask:FILE"),
     ] = "local",
     dry_run: Annotated[
         bool,

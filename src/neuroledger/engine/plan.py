@@ -71,7 +71,7 @@ DATASET_ONLY_SAYS = DESCRIPTIVE | {
     "defects",
     "simulated",
 }
-BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
+BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects", "resources"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
     "control",
     "benchmarks",
@@ -80,6 +80,7 @@ MODEL_ONLY_SAYS = DESCRIPTIVE | {
     "simulated",
     "pretraining",
     "untrained",
+    "resources",
 }
 
 

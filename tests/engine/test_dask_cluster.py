@@ -1,0 +1,320 @@
+"""Jobs on a Dask cluster: how it is given, who computes what, and what becomes of jobs of lost or lacking workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+distributed = pytest.importorskip("distributed")
+import dask  # noqa: E402
+
+from neuroledger.engine.executors import (  # noqa: E402  # noqa: E402
+    Calls,
+    Needs,
+    dask_cluster,
+    dask_worker,
+    execute,
+)
+from neuroledger.engine.plan import Job  # noqa: E402
+from neuroledger.engine.records.inputs import DatasetIdentity, Inputs  # noqa: E402
+from neuroledger.errors import (  # noqa: E402
+    RequestError,
+    StorageError,
+    UnavailableError,
+)
+
+HOLD = threading.Event()
+"""Set when jobs that hold their worker may end; workers of these tests are threads of this process."""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two workers of one thread each in this process, of which one declares a graphics card."""
+    options: dict[str, Any] = {"processes": False, "dashboard_address": ":0"}
+    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, **options) as made:
+        address = made.scheduler_address
+        workers = [
+            made.sync(_start, address, name="plain"),
+            made.sync(_start, address, name="card", resources={"GPU": 1}),
+        ]
+        yield made
+        for worker in workers:
+            made.sync(worker.close)
+
+
+async def _start(address: str, **options: Any) -> Any:
+    return await distributed.Worker(address, nthreads=1, **options)
+
+
+@pytest.fixture(scope="module")
+def client(cluster: Any) -> Iterator[Any]:
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as made:
+        yield made
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    HOLD.clear()
+    yield HOLD
+    HOLD.set()
+
+
+def jobs(*models: str) -> list[Job]:
+    """Jobs of these models on one benchmark."""
+    return [
+        Job(model, "b", f"{model}b", Inputs(dataset=DatasetIdentity(id="D")))
+        for model in models
+    ]
+
+
+def done(job: Job) -> str:
+    name = str(distributed.get_worker().name)
+    if job.model == "slow":
+        HOLD.wait(20)
+    if job.model == "mistaken":
+        raise ValueError("on purpose")
+    if job.model == "lacking" and name == "plain":
+        raise StorageError("no such folder")
+    return f"{job.model} on {name}"
+
+
+def told(job: Job, error: BaseException) -> str:
+    command = getattr(error, "command", "")
+    return f"{job.model}: {type(error).__name__}: {error}: {command}"
+
+
+def results(executor: Any, *models: str, **calls: Any) -> dict[str, str]:
+    found = execute(executor, jobs(*models), Calls(done, told, **calls))
+    return {job.model: words for job, words in found}
+
+
+def test_a_cluster_is_given_by_a_client_an_address_or_a_scheduler_file(
+    client: Any, cluster: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "scheduler.json"
+    path.write_text(json.dumps({"address": cluster.scheduler_address}))
+    for executor in (
+        client,
+        f"dask:{cluster.scheduler_address}",
+        f"dask:{path}",
+    ):
+        assert {words[:4] for words in results(executor, "a", "b").values()} == {
+            "a on",
+            "b on",
+        }
+    assert client.status == "running", "a given client stays open"
+    assert not any(
+        name.startswith("neuroledger")
+        for plugins in client.run(_plugins).values()
+        for name in plugins
+    )
+
+
+def _plugins(dask_worker: Any) -> list[str]:
+    return list(dask_worker.plugins)
+
+
+def test_what_is_no_cluster_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.3)
+    with pytest.raises(RequestError, match=r"no scheduler file .*none.json: start"):
+        results(f"dask:{tmp_path}/none.json", "a")
+    with pytest.raises(UnavailableError, match="no Dask scheduler answers"):
+        results("dask:tcp://127.0.0.1:9", "a")
+    with pytest.raises(RequestError, match="PosixPath is not an executor"):
+        results(tmp_path, "a")
+    asynchronous: Any = type("Asynchronous", (), {"submit": None, "asynchronous": True})
+    with pytest.raises(RequestError, match="asynchronous"):
+        results(asynchronous, "a")
+
+
+def test_an_error_of_a_job_is_its_own_and_what_a_worker_lacks_another_may_have(
+    client: Any,
+) -> None:
+    lines: list[str] = []
+    found = results(client, "mistaken", "lacking", tell=lines.append)
+    assert found["mistaken"].startswith("mistaken: ValueError: on purpose")
+    assert found["lacking"] == "lacking on card"
+    assert all(
+        "b · lacking is tried again: no such folder (on " in line for line in lines
+    )
+
+
+def test_what_was_pending_on_a_worker_is_tried_on_another(client: Any) -> None:
+    lines: list[str] = []
+    found = results(
+        client, "a", lacking=lambda words: f"not {words}", tell=lines.append
+    )
+    assert found["a"] in ("a on plain", "a on card")
+    (line,) = lines
+    assert line.startswith("b · a is tried again: not a on ")
+
+
+def test_a_job_runs_where_its_resources_are_declared(client: Any) -> None:
+    needs = {"a": Needs(gpus=1), "b": Needs(), "c": Needs(gpus=1, memory=10)}
+    found = results(client, "a", "b", "c", needs=lambda job: needs[job.model])
+    assert found["a"] == "a on card" and found["c"] == "c on card"
+
+
+def test_a_job_that_takes_too_long_and_a_cluster_without_workers_are_pending(
+    client: Any, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.1)
+    found = results(client, "slow", needs=lambda job: Needs(seconds=0.3))
+    assert "LimitError: on " in found["slow"] and "(0.3 s)" in found["slow"]
+    held.set()
+    with (
+        distributed.LocalCluster(
+            n_workers=0, processes=False, dashboard_address=":0"
+        ) as empty,
+        dask.config.set({dask_cluster.NO_WORKERS: "0.3s"}),
+    ):
+        found = results(f"dask:{empty.scheduler_address}", "a")
+    assert "no worker took a job for" in found["a"]
+    assert (
+        f"run a --benchmark b --executor dask:{empty.scheduler_address}" in found["a"]
+    )
+
+
+def test_workers_that_come_later_and_leave_are_used(
+    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An adaptive cluster begins without workers: it starts some for the tickets that wait."""
+    monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
+    held.set()
+    with distributed.LocalCluster(
+        n_workers=0, threads_per_worker=1, processes=False, dashboard_address=":0"
+    ) as adaptive:
+        adaptive.adapt(minimum=0, maximum=2, interval="50ms", wait_count=1)
+        with distributed.Client(adaptive, set_as_default=False) as own:
+            found = results(own, "a", "b", "c")
+    assert sorted(found) == ["a", "b", "c"]
+    assert all(" on " in words for words in found.values())
+
+
+def test_a_lost_worker_is_told_and_its_job_computed_by_another(
+    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
+    lines: list[str] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as small,
+        distributed.Client(small, set_as_default=False) as own,
+    ):
+
+        def lose() -> None:
+            (worker,) = small.workers.values()
+            deadline = time.monotonic() + 10
+            while not worker.state.executing and time.monotonic() < deadline:
+                time.sleep(0.02)
+            time.sleep(0.2)
+            address = worker.address
+            small.sync(
+                small.scheduler.remove_worker, address=address, stimulus_id="lost"
+            )
+            HOLD.set()
+            small.sync(_start, small.scheduler_address, name="second")
+
+        thread = threading.Thread(target=lose)
+        thread.start()
+        found = results(own, "slow", "b", tell=lines.append)
+        thread.join()
+    assert found == {"slow": "slow on second", "b": "b on second"}
+    assert [line.partition("tcp")[0].partition("inproc")[0] for line in lines] == [
+        "b · slow is tried again: its worker "
+    ]
+
+
+def test_a_scheduler_that_ends_leaves_every_job_pending(
+    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
+    monkeypatch.setattr(dask_cluster, "GATHER_S", 0.2)
+    small = distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+    )
+    own = distributed.Client(small.scheduler_address, set_as_default=False, timeout=1)
+
+    def end() -> None:
+        time.sleep(0.5)
+        small.sync(small.scheduler.close)
+        HOLD.set()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    found = results(own, "slow", "b")
+    thread.join()
+    assert set(found) == {"slow", "b"}
+    for model, words in found.items():
+        assert "the scheduler " in words, words
+        assert f"run {model} --benchmark b --executor dask:" in words
+    own.close(timeout=1)
+    with suppress(TimeoutError):
+        small.close(timeout=0.5)
+
+
+def test_a_worker_with_several_threads_is_refused_with_what_to_type() -> None:
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=4, processes=False, dashboard_address=":0"
+        ) as broad,
+        pytest.raises(
+            UnavailableError,
+            match=r"has 4 threads, of which only one .*--nworkers 4 --nthreads 1",
+        ),
+    ):
+        results(f"dask:{broad.scheduler_address}", "a")
+
+
+def test_an_encrypted_scheduler_is_reached_by_the_settings_of_dask(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("cryptography", reason="distributed makes certificates with it")
+    security = distributed.Security.temporary()
+    names = {"ca-file": security.tls_ca_file}
+    for role in ("client", "worker", "scheduler"):
+        names[f"{role}.cert"] = getattr(security, f"tls_{role}_cert")
+        names[f"{role}.key"] = getattr(security, f"tls_{role}_key")
+    settings: dict[str, Any] = {"distributed.comm.require-encryption": True}
+    for name, text in names.items():
+        path = tmp_path / f"{name}.pem"
+        path.write_text(text)
+        settings[f"distributed.comm.tls.{name}"] = str(path)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0",
+        protocol="tls://", security=security,
+    ) as secure:  # fmt: skip
+        assert secure.scheduler_address.startswith("tls://")
+        with dask.config.set(settings):
+            found = results(f"dask:{secure.scheduler_address}", "a")
+    assert found["a"].startswith("a on ")
+
+
+def test_each_worker_process_of_a_machine_claims_another_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[str] = []
+    for _ in range(3):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+        lock = dask_worker._HELD.pop("CUDA_VISIBLE_DEVICES", None)
+        held.append(lock)  # type: ignore[arg-type]
+        dask_worker.claim_gpu(tmp_path)
+        held.append(os.environ["CUDA_VISIBLE_DEVICES"])
+    names = [each for each in held if isinstance(each, str)]
+    assert names[:2] == ["4", "6"] and names[2] in ("4", "6")
+    dask_worker._HELD.clear()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    dask_worker.claim_gpu(tmp_path)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "3", "Slurm has chosen it"
