@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -202,39 +203,59 @@ def test_workers_that_come_later_and_leave_are_used(
     assert all(" on " in words for words in found.values())
 
 
-def test_a_lost_worker_is_told_and_its_job_computed_by_another(
-    held: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
+class Deaf:
+    """A client that notes what it sends to workers."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Any]] = []
+
+    def run(
+        self, _: Any, __: str, ___: int, job: Any, *, workers: list[str], **____: Any
+    ) -> None:
+        self.sent += [(worker, job) for worker in workers]
+
+
+def test_a_ticket_that_is_repeated_after_its_worker_was_lost_keeps_its_job() -> None:
     lines: list[str] = []
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as small,
-        distributed.Client(small, set_as_default=False) as own,
-    ):
-
-        def lose() -> None:
-            (worker,) = small.workers.values()
-            deadline = time.monotonic() + 10
-            while not worker.state.executing and time.monotonic() < deadline:
-                time.sleep(0.02)
-            time.sleep(0.2)
-            address = worker.address
-            small.sync(
-                small.scheduler.remove_worker, address=address, stimulus_id="lost"
-            )
-            HOLD.set()
-            small.sync(_start, small.scheduler_address, name="second")
-
-        thread = threading.Thread(target=lose)
-        thread.start()
-        found = results(own, "slow", "b", tell=lines.append)
-        thread.join()
-    assert found == {"slow": "slow on second", "b": "b on second"}
-    assert [line.partition("tcp")[0].partition("inproc")[0] for line in lines] == [
-        "b · slow is tried again: its worker "
+    client = Deaf()
+    calls: Any = Calls(done, told, tell=lines.append)
+    run = dask_cluster._Run(client, calls, "", "cpu", None)
+    first, second = jobs("a", "b")
+    run.queues[()] = dask_cluster.Queue([first, second])
+    for number in range(2):
+        run.needs[number] = ()
+        run.tickets[number] = client  # type: ignore[assignment]
+    for ask in [(0, "gone"), (1, "idle"), (0, "other"), (7, "late")]:
+        run._answer(dask_cluster._Ask(*ask, threads=1))
+    assert client.sent == [
+        ("gone", first),
+        ("idle", None),
+        ("other", first),
+        ("late", None),
     ]
+    assert lines == ["b · a is tried again: its worker gone was lost"]
+    assert run._rest() == [first, second]
+
+
+def killed_once(job: Job) -> str:
+    mark = Path(job.benchmark)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"{job.model} at last"
+
+
+@pytest.mark.slow
+def test_the_job_of_a_killed_worker_is_computed_by_another(tmp_path: Path) -> None:
+    lines: list[str] = []
+    job = Job("a", str(tmp_path / "mark"), "a", Inputs())
+    calls = Calls(killed_once, told, tell=lines.append)
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=":0"
+    ) as cluster:
+        found = list(execute(f"dask:{cluster.scheduler_address}", [job], calls))
+    assert found == [(job, "a at last")]
+    assert len(lines) == 1 and "is tried again: its worker tcp://" in lines[0]
 
 
 def test_a_scheduler_that_ends_leaves_every_job_pending(
