@@ -467,9 +467,9 @@ class _Run(Generic[T]):
 
     def _rest(self) -> list[Job]:
         """The jobs that did not end."""
-        jobs = [given.job for given in self.given.values()]
-        jobs += self.bound.values()
-        return jobs + [job for queue in self.queues.values() for job in queue]
+        begun = {number: given.job for number, given in self.given.items()}
+        jobs = (self.bound | begun).values()
+        return [*jobs, *(job for queue in self.queues.values() for job in queue)]
 
     def _reason(self, future: Future[Answer[T] | None]) -> BaseException:
         """Return why a ticket has no result: an exception of its job, or that workers or the scheduler were lost."""
