@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +19,31 @@ import pytest
 distributed = pytest.importorskip("distributed")
 import dask  # noqa: E402
 
-from neuroledger.engine.executors import (  # noqa: E402  # noqa: E402
+from neuroledger.display import NoDisplay  # noqa: E402
+from neuroledger.engine.executors import (  # noqa: E402
     Calls,
     Needs,
+    carried,
     dask_cluster,
     dask_worker,
     execute,
 )
-from neuroledger.engine.plan import Job  # noqa: E402
-from neuroledger.engine.records.inputs import DatasetIdentity, Inputs  # noqa: E402
+from neuroledger.engine.plan import Job, plan  # noqa: E402
+from neuroledger.engine.record import read_record  # noqa: E402
+from neuroledger.engine.records.inputs import (  # noqa: E402
+    DatasetIdentity,
+    Inputs,
+    Request,
+)
+from neuroledger.engine.run import CarriedWork, Work, run  # noqa: E402
 from neuroledger.errors import (  # noqa: E402
+    PendingError,
     RequestError,
     StorageError,
     UnavailableError,
 )
+from neuroledger.spec.catalog import open_catalog  # noqa: E402
+from tests.engine.lab import Lab  # noqa: E402
 
 HOLD = threading.Event()
 """Set when jobs that hold their worker may end; workers of these tests are threads of this process."""
@@ -339,3 +352,71 @@ def test_each_worker_process_of_a_machine_claims_another_card(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     dask_worker.claim_gpu(tmp_path)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "3", "Slurm has chosen it"
+
+
+def recorded(lab: Lab, executor: Any = "local") -> dict[str, str]:
+    """The payloads of the records of a laboratory, computed now; what is pending fails the test."""
+    catalog = lab.open()
+    request = Request()
+    planned = plan(catalog, suites=[catalog.suite("lab")], request=request)
+    for each in run(catalog, planned.jobs, request, NoDisplay(), executor=executor):
+        assert each.pending is None, each.pending
+    folder = lab.root / "results" / "records"
+    return {path.name: read_record(path).payload() for path in folder.rglob("*.json")}
+
+
+def test_workers_that_do_not_see_the_folder_score_the_same_in_one_of_their_own(
+    valid: Lab, tmp_path: Path, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What they score comes from what travelled: the caller's files are moved away before they begin."""
+    away = Lab(shutil.copytree(valid.root, tmp_path / "away"))
+    expected = recorded(valid)
+    seen: list[Path] = []
+
+    def hidden(self: Any, folder: Path, job: Job) -> Any:
+        if (away.root / "data").exists():
+            (away.root / "data").rename(tmp_path / "hidden")
+        seen.append(self.carried.repository(folder))
+        return score(self, folder, job)
+
+    score = CarriedWork.__call__
+    monkeypatch.setattr(CarriedWork, "__call__", hidden)
+    monkeypatch.setattr(dask_worker, "sees", lambda marker: False)
+    assert recorded(away, client) == expected
+    assert seen and not any(root.is_relative_to(away.root) for root in seen)
+
+
+def test_larger_files_are_fetched_by_their_hash_or_the_job_is_pending(
+    valid: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = valid.open()
+    planned = plan(catalog, suites=[catalog.suite("lab")], request=Request())
+    job = planned.jobs[0]
+    monkeypatch.setattr(carried, "MOST_BYTES", 4000)
+    pack = carried.carry(catalog, planned.jobs)
+    root = pack.repository(tmp_path / "worker")
+    assert {path.name for path in (root / "data" / "lab").iterdir()} == {"stimuli.csv"}
+    assert pack.repository(tmp_path / "worker") == root
+    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(valid.data))
+    carried.fetch_sources(open_catalog(root), job)
+    assert {path.name for path in (root / "data" / "lab").iterdir()} == {
+        "responses.nc", "stimuli.csv", "stimuli.zip",
+    }  # fmt: skip
+
+
+def test_the_remote_of_a_repository_travels_with_its_place() -> None:
+    config = b"[core]\n    remote = here\n['remote \"here\"']\n    url = ../store\n"
+    assert carried._without_git(config, Path("/lab")).decode().splitlines() == [
+        "[core]", "    no_scm = true", "    remote = here", "['remote \"here\"']", "    url = /lab/store",
+    ]  # fmt: skip
+    assert b"url = s3://lab/x" in carried._without_git(b"url = s3://lab/x", Path("/"))
+
+
+def test_a_worker_with_other_specs_computes_nothing(
+    valid: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = valid.open()
+    (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs
+    other = replace(job, id="0" * 64, inputs=job.inputs.model_copy(update={"seed": 7}))
+    with pytest.raises(PendingError, match="another seed than the caller: give it"):
+        Work(valid.root, Request())(other)

@@ -22,6 +22,7 @@ from neuroledger.engine.check import spec_problems
 from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import Calls, Needs, execute, is_cluster
+from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
     Identities,
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 __all__ = [
+    "CarriedWork",
     "Done",
     "Work",
     "closed",
@@ -159,6 +161,38 @@ def _lost(job: Job, error: BaseException) -> tuple[Outcome, str]:
     pending = _pending(job, error)
     pending = replace(pending, reason=f"on a worker: {pending.reason}")
     return pending, str(pending)
+
+
+@dataclass(frozen=True)
+class CarriedWork:
+    """A picklable function that computes a job in a repository of the worker's own, made from what travelled.
+
+    Records state the commit of the caller's repository. Samples of scores stay on the worker.
+    """
+
+    carried: Carried
+    request: Request
+    commit: str | None
+    dirty: bool | None
+
+    def __call__(self, folder: Path, job: Job) -> tuple[Outcome, str]:
+        """Compute a job; ``folder`` is one of the worker."""
+        root = self.carried.repository(folder)
+        fetch_sources(open_catalog(root), job)
+        outcome, words = Work(root, self.request)(job)
+        if isinstance(outcome, Record):
+            origin = {"commit": self.commit, "dirty": self.dirty}
+            where = outcome.environment.model_copy(update=origin)
+            outcome = outcome.model_copy(update={"environment": where})
+        return outcome, words
+
+
+def _carried_work(
+    catalog: Catalog, request: Request, jobs: Sequence[Job]
+) -> CarriedWork:
+    """Return the work for workers that do not see this folder."""
+    here = environment(catalog.root)
+    return CarriedWork(carry(catalog, jobs), request, here.commit, here.dirty)
 
 
 class _Place(NamedTuple):
@@ -303,6 +337,7 @@ def run(
         tell=display.line,
         needs=partial(_needs, catalog),
         folder=catalog.root / ".cache" / "neuroledger",
+        elsewhere=partial(_carried_work, catalog, request, todo),
     )
     finished = execute(executor, grouped(catalog, todo), calls, device=request.device)
     for number, (job, (outcome, words)) in enumerate(finished, 1):

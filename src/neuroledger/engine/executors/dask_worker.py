@@ -76,7 +76,7 @@ class JobPlugin(WorkerPlugin, Generic[T]):
 
     name: str
     work: Callable[[Job], T]
-    elsewhere: Callable[[Job], T] | None
+    elsewhere: Callable[[Path, Job], T] | None
     marker: Path | None
     device: str
     caller: Process
@@ -119,10 +119,10 @@ class JobPlugin(WorkerPlugin, Generic[T]):
             return None
         if self.device.startswith("cuda"):
             claim_gpu()
-        work = self.work
-        if self.elsewhere is not None and not sees(self.marker):
-            work = self.elsewhere
-        return Answer(job, work(job))
+        if self.elsewhere is None or sees(self.marker):
+            return Answer(job, self.work(job))
+        folder = Path(worker.local_directory) / "neuroledger"
+        return Answer(job, self.elsewhere(folder, job))
 
 
 def keep_freed_memory() -> None:

@@ -69,7 +69,8 @@ class Calls(Generic[T]):
     folder
         A folder of the repository that is not in git, by which workers see whether they share it.
     elsewhere
-        Returns the work for workers that do not see the folder of the caller; None if they must.
+        Returns the work for workers that do not see the folder of the caller, which is called with a folder of the
+        worker and a job; None if they must see it.
     """
 
     work: Callable[[Job], T]
@@ -78,7 +79,7 @@ class Calls(Generic[T]):
     tell: Callable[[str], None] = _silent
     needs: Callable[[Job], Needs] = _no_needs
     folder: Path | None = None
-    elsewhere: Callable[[], Callable[[Job], T]] | None = None
+    elsewhere: Callable[[], Callable[[Path, Job], T]] | None = None
 
 
 class Queue:
