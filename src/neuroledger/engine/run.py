@@ -79,6 +79,7 @@ __all__ = [
     "closed",
     "current",
     "grouped",
+    "machine_needs",
     "not_ready",
     "run",
     "run_job",
@@ -238,7 +239,7 @@ def _session_for(job: Job, root: Path, request: Request) -> Session:
     )
 
 
-def _needs(catalog: Catalog, job: Job) -> Needs:
+def machine_needs(catalog: Catalog, job: Job) -> Needs:
     """Return the most that the benchmark, the model and the controls of a job declare to need."""
     benchmark = catalog.benchmark(job.benchmark)
     models = map(catalog.model, {job.model, *other_models(benchmark)})
@@ -335,7 +336,7 @@ def run(
         _lost,
         lacking=_lacking,
         tell=display.line,
-        needs=partial(_needs, catalog),
+        needs=partial(machine_needs, catalog),
         folder=catalog.root / ".cache" / "neuroledger",
         elsewhere=partial(_carried_work, catalog, request, todo),
     )

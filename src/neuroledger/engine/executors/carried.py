@@ -165,7 +165,11 @@ def _without_git(config: bytes, root: Path) -> bytes:
     for line in config.decode("utf-8").splitlines():
         name, _, value = line.partition("=")
         place = value.strip()
-        if name.strip() == "url" and "://" not in place and not Path(place).is_absolute():
+        if (
+            name.strip() == "url"
+            and "://" not in place
+            and not Path(place).is_absolute()
+        ):
             line = f"{name}= {(root / '.dvc' / place).resolve()}"
         lines.append(line)
     if "[core]" not in lines:

@@ -228,9 +228,7 @@ class _Run(Generic[T]):
                 for _ in range(len(queue)):
                     self._submit(declared)
             yield from self._while_there_are_tickets()
-            error = self.stopped or _LostError(
-                "the scheduler ended before this job did"
-            )
+            error = self.stopped or _LostError("the scheduler ended")
             for job in self._rest():
                 yield job, self.calls.failed(job, self._to_repeat(job, error))
         finally:
@@ -370,9 +368,7 @@ class _Run(Generic[T]):
         raised = future.status == "error" and not isinstance(error, _LostError)
         job = given.job if given is not None else bound
         if job is None:
-            self.stopped = _LostError(
-                f"a worker could not begin a job: {one_line(error)}"
-            )
+            self.stopped = _LostError(f"no worker could begin it: {one_line(error)}")
             return
         worker = given.worker if given is not None else ""
         may_do_elsewhere = raised and is_about_machine(error)
@@ -474,7 +470,7 @@ class _Run(Generic[T]):
     def _reason(self, future: Future[Answer[T] | None]) -> BaseException:
         """Return why a ticket has no result: an exception of its job, or that workers or the scheduler were lost."""
         if future.status != "error":
-            return _LostError(f"the scheduler reports: {future.status}")
+            return _LostError(f"the scheduler ended (its job is {future.status})")
         try:
             error = future.exception(timeout=10)
         except Exception as lost:  # the scheduler is gone

@@ -38,6 +38,12 @@ class Needs(NamedTuple):
     gpus: int = 0
     seconds: float = 0.0
 
+    def __str__(self) -> str:
+        parts = [f"{self.memory / 1e9:g} GB"] * bool(self.memory)
+        parts += [f"{self.gpus} GPU"] * bool(self.gpus)
+        parts += [f"{self.seconds / 60:g} min"] * bool(self.seconds)
+        return ", ".join(parts)
+
     def declared(self) -> Iterator[tuple[str, float]]:
         """Yield the names by which Dask workers declare them, and the amounts."""
         if self.memory:
