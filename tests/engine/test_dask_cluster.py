@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import shutil
@@ -386,22 +387,51 @@ def test_workers_that_do_not_see_the_folder_score_the_same_in_one_of_their_own(
     assert seen and not any(root.is_relative_to(away.root) for root in seen)
 
 
-def test_larger_files_are_fetched_by_their_hash_or_the_job_is_pending(
-    valid: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def bucket(valid: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An S3 endpoint on this machine, whose bucket `lab` has the data of the laboratory."""
+    folder = valid.data.parent
+
+    class Objects(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, directory=str(folder))
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Objects) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{running.server_address[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        yield address
+        running.shutdown()
+
+
+@pytest.mark.parametrize("source", ["mirror", "s3"])
+def test_larger_files_are_fetched_by_their_hash(
+    valid: Lab,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    bucket: str,
+    source: str,
 ) -> None:
+    if source == "mirror":
+        monkeypatch.setenv("NEUROLEDGER_MIRROR", str(valid.data))
+    files = {
+        name: {**pin, "url": f"s3://lab/{name}"} for name, pin in valid.pins().items()
+    }
+    valid.dataset(files=files)
     catalog = valid.open()
     planned = plan(catalog, suites=[catalog.suite("lab")], request=Request())
-    job = planned.jobs[0]
     monkeypatch.setattr(carried, "MOST_BYTES", 4000)
     pack = carried.carry(catalog, planned.jobs)
     root = pack.repository(tmp_path / "worker")
-    assert {path.name for path in (root / "data" / "lab").iterdir()} == {"stimuli.csv"}
     assert pack.repository(tmp_path / "worker") == root
-    monkeypatch.setenv("NEUROLEDGER_MIRROR", str(valid.data))
-    carried.fetch_sources(open_catalog(root), job)
-    assert {path.name for path in (root / "data" / "lab").iterdir()} == {
-        "responses.nc", "stimuli.csv", "stimuli.zip",
-    }  # fmt: skip
+    folder = root / "data" / "lab"
+    assert {path.name for path in folder.iterdir()} == {"stimuli.csv"}
+    carried.fetch_sources(open_catalog(root), planned.jobs[0])
+    for name in files:
+        assert (folder / name).read_bytes() == (valid.data / name).read_bytes()
 
 
 def test_the_remote_of_a_repository_travels_with_its_place() -> None:
@@ -420,3 +450,20 @@ def test_a_worker_with_other_specs_computes_nothing(
     other = replace(job, id="0" * 64, inputs=job.inputs.model_copy(update={"seed": 7}))
     with pytest.raises(PendingError, match="another seed than the caller: give it"):
         Work(valid.root, Request())(other)
+
+
+@pytest.mark.slow
+def test_files_of_the_dvc_remote_are_fetched_in_a_folder_without_git(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = open_catalog(repository)
+    names = {
+        "models": ["small_cnn.digits"],
+        "benchmarks": ["Digits.simulated.IT-ridge"],
+    }
+    planned = plan(catalog, **names, request=Request())  # type: ignore[arg-type]
+    monkeypatch.setattr(carried, "MOST_BYTES", 0)
+    root = carried.carry(catalog, planned.jobs).repository(tmp_path)
+    carried.fetch_sources(open_catalog(root), planned.jobs[0])
+    assert (root / "data" / "Digits.simulated" / "responses.nc").is_file()
+    assert (root / "data/models/small_cnn.digits/model.safetensors").is_file()
