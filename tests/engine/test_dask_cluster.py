@@ -174,6 +174,15 @@ def test_what_was_pending_on_a_worker_is_tried_on_another(client: Any) -> None:
     assert line.startswith("b · a is tried again: not a on ")
 
 
+def test_a_worker_that_no_longer_sees_the_folder_computes_nothing(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask_worker, "sees", lambda marker: False)
+    found = results(client, "a", folder=tmp_path)
+    assert found["a"].startswith("a: UnavailableError: the worker ")
+    assert f"does not see {tmp_path}" in found["a"] and not list(tmp_path.iterdir())
+
+
 def test_a_job_runs_where_its_resources_are_declared(client: Any) -> None:
     needs = {"a": Needs(gpus=1), "b": Needs(), "c": Needs(gpus=1, memory=10)}
     found = results(client, "a", "b", "c", needs=lambda job: needs[job.model])

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 from neuroledger.data.threads import limit_process
 from neuroledger.engine.executors.sharing import GPUS, count_gpus, gpu_of
 from neuroledger.engine.plan import Job
-from neuroledger.errors import PendingError
+from neuroledger.errors import PendingError, UnavailableError
 
 __all__ = [
     "Answer",
@@ -101,6 +101,8 @@ class JobPlugin(WorkerPlugin, Generic[T]):
         ------
         PendingError
             The caller does not answer.
+        UnavailableError
+            This worker does not see the folder of the caller, which all workers saw when the run began.
         """
         asked = {
             "ticket": number,
@@ -119,7 +121,13 @@ class JobPlugin(WorkerPlugin, Generic[T]):
             return None
         if self.device.startswith("cuda"):
             claim_gpu()
-        if self.elsewhere is None or sees(self.marker):
+        if self.elsewhere is None:
+            if self.marker is not None and not sees(self.marker):
+                raise UnavailableError(
+                    f"the worker {worker.address} does not see {self.marker.parent}; others did when the run began"
+                )
+            return Answer(job, self.work(job))
+        if sees(self.marker):
             return Answer(job, self.work(job))
         folder = Path(worker.local_directory) / "neuroledger"
         return Answer(job, self.elsewhere(folder, job))
