@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,18 +281,17 @@ def test_the_job_of_a_killed_worker_is_computed_by_another(tmp_path: Path) -> No
 
 
 def test_a_scheduler_that_ends_leaves_every_job_pending(
-    held: threading.Event, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_cluster, "LOOK_S", 0.1)
     monkeypatch.setattr(dask_cluster, "GATHER_S", 0.2)
-    small = distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
-    )
-    own = distributed.Client(small.scheduler_address, set_as_default=False, timeout=1)
+    scheduler = cluster.sync(_scheduler)
+    worker = cluster.sync(_start, scheduler.address)
+    own = distributed.Client(scheduler.address, set_as_default=False, timeout=1)
 
     def end() -> None:
         time.sleep(0.5)
-        small.sync(small.scheduler.close)
+        cluster.sync(scheduler.close)
         HOLD.set()
 
     thread = threading.Thread(target=end)
@@ -305,8 +303,13 @@ def test_a_scheduler_that_ends_leaves_every_job_pending(
         assert "the scheduler " in words, words
         assert f"run {model} --benchmark b --executor dask:" in words
     own.close(timeout=1)
-    with suppress(TimeoutError):
-        small.close(timeout=0.5)
+    cluster.sync(worker.close)
+
+
+async def _scheduler() -> Any:
+    return await distributed.Scheduler(
+        protocol="inproc://", port=0, dashboard_address=":0"
+    )
 
 
 def test_a_worker_with_several_threads_is_refused_with_what_to_type() -> None:
