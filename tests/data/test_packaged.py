@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from neuroledger.cli import main
 from neuroledger.data.fetch import absent, fetch_files
+from neuroledger.data.integrity import packaged_file, packaged_problem
 from neuroledger.data.load import damaged_file, verified_files
-from neuroledger.data.packaged import packaged_file, packaged_problem
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import inputs_of, plan
 from neuroledger.engine.record import record_path

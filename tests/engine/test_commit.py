@@ -20,8 +20,8 @@ from neuroledger.engine.resolve import resolve
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import RequestError
 from neuroledger.models.model import LayeredModel, Model
-from neuroledger.spec.commitment import Rule, rule_of
 from neuroledger.spec.kinds import BenchmarkSpec
+from neuroledger.spec.model_rules import Rule, rule_of
 from neuroledger.stats.score import Score
 from tests.engine.lab import Lab, make_files
 

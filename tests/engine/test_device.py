@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from neuroledger.engine.public import score
-from neuroledger.engine.records.request import Request, named_device
+from neuroledger.engine.records.inputs import Request, named_device
 from neuroledger.engine.session import device_for_metrics
 from neuroledger.errors import RequestError
 from tests.devices import CARD

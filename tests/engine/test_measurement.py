@@ -15,7 +15,7 @@ from neuroledger.engine.measurement import (
 )
 from neuroledger.errors import DataError
 from neuroledger.spec.kinds import Pretraining
-from neuroledger.spec.pretraining import overlap_notes
+from neuroledger.spec.model_rules import overlap_notes
 from neuroledger.stats.splits import Split
 
 

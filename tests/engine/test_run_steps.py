@@ -108,9 +108,9 @@ class Bench:
         )
 
     def execute(
-        self, executor: str, jobs: list[Job], work: Any, failed: Any, *, device: str
+        self, executor: str, jobs: list[Job], calls: Any, *, device: str
     ) -> Any:
-        self.executed.append((executor, work, device))
+        self.executed.append((executor, calls.work, device))
         for item in jobs:
             self.computed.append(item)
             yield (

@@ -8,9 +8,9 @@ import subprocess
 import sys
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 from neuroledger.data.gate.validate import validate  # noqa: E402
 from neuroledger.data.threads import exclusive, limit_process  # noqa: E402
 from neuroledger.display import NoDisplay  # noqa: E402
 from neuroledger.engine import executors  # noqa: E402
 from neuroledger.engine import run as runs  # noqa: E402
-from neuroledger.engine.executors import execute, gpu_of  # noqa: E402
+from neuroledger.engine.executors import Calls, execute  # noqa: E402
+from neuroledger.engine.executors.sharing import Queue, gpu_of  # noqa: E402
 from neuroledger.engine.plan import Job, plan  # noqa: E402
 from neuroledger.engine.records.inputs import DatasetIdentity, Inputs  # noqa: E402
 from neuroledger.engine.run import run  # noqa: E402
@@ -123,7 +124,7 @@ def scored(
 ) -> dict[str, Any]:
     """Scores by job and hashes of activations by entry, from a store of its own."""
     monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS", str(folder))
-    runs._session.cache_clear()
+    runs._place.cache_clear()
     catalog, request = lab.open(), Request()
     jobs = plan(catalog, suites=[catalog.suite("lab")], request=request).jobs
     outcomes = run(catalog, jobs, request, NoDisplay(), executor=executor, force=True)
@@ -140,28 +141,6 @@ def scored(
         LAYERS
     )
     return {**scores, **entries}
-
-
-@contextmanager
-def dask(threads: int) -> Iterator[str]:
-    """A Dask worker in this process with so many threads."""
-    options: dict[str, Any] = {"processes": False, "dashboard_address": ":0"}
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=threads, **options
-    ) as cluster:
-        yield f"dask:{cluster.scheduler_address}"
-
-
-def test_one_and_four_threads_of_a_dask_worker_give_the_bytes_of_one_process(
-    networks: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = scored(networks, "local", tmp_path / "local", monkeypatch)
-    for threads in (1, 4):
-        with dask(threads) as executor:
-            assert (
-                scored(networks, executor, tmp_path / f"dask{threads}", monkeypatch)
-                == expected
-            )
 
 
 WRITERS = """
@@ -247,9 +226,10 @@ def raising(job: Job) -> str:
     return f"{job.model} in {os.getpid()}"
 
 
-def jobs_of(*models: str) -> list[Job]:
+def jobs_in_two(*models: str) -> list[Job]:
+    """One job of each model, each on a benchmark of its own."""
     return [
-        Job(id=f"{number:064x}", model=name, benchmark="b", inputs=Inputs())
+        Job(id=f"{number:064x}", model=name, benchmark=f"b{number}", inputs=Inputs())
         for number, name in enumerate(models)
     ]
 
@@ -269,30 +249,51 @@ def jobs_on(**datasets: list[str]) -> list[Job]:
     ]
 
 
-def taken(jobs: list[Job], turns: list[int]) -> list[tuple[int, str]]:
-    queue = executors.Queue(jobs)
-    order = []
-    for worker in turns:
-        job = queue.take(worker)
-        if job is not None:
-            order.append((worker, job.benchmark))
-    assert all(queue.take(worker) is None for worker in set(turns))
-    return order
+SHARED = 10.0
+"""Seconds for a ceiling and controls."""
+
+
+def taken(jobs: list[Job], workers: int) -> dict[int, list[str]]:
+    """The benchmarks of the jobs of each worker, of a second each, if the first of a benchmark on a worker takes longer."""
+    queue = Queue(jobs)
+    order: dict[int, list[str]] = {worker: [] for worker in range(workers)}
+    running: dict[int, tuple[float, float, Job]] = {}
+    now = 0.0
+    while True:
+        for worker in sorted(set(order) - set(running)):
+            job = queue.take(worker)
+            if job is not None:
+                first = job.benchmark not in order[worker]
+                order[worker].append(job.benchmark)
+                seconds = 1.0 + (SHARED if first else 0.0)
+                running[worker] = (now + seconds, seconds, job)
+        if not running:
+            assert len(queue) == 0
+            return order
+        worker = min(running, key=lambda each: running[each][0])
+        now, seconds, job = running.pop(worker)
+        queue.ended(worker, job, seconds)
 
 
 def test_a_worker_stays_with_a_benchmark_and_then_with_its_data_set() -> None:
-    jobs = jobs_on(D=["d1", "d2"], E=["e1", "e2"])
-    order = taken(jobs, [0, 1] * 6)
-    assert [name for worker, name in order if worker == 0] == ["d1"] * 3 + ["d2"] * 3
-    assert [name for worker, name in order if worker == 1] == ["e1"] * 3 + ["e2"] * 3
+    order = taken(jobs_on(D=["d1", "d2"], E=["e1", "e2"]), 2)
+    assert order == {0: ["d1"] * 3 + ["d2"] * 3, 1: ["e1"] * 3 + ["e2"] * 3}
 
 
-def test_a_worker_without_a_benchmark_of_its_own_helps_with_one_that_has_most_jobs_left() -> (
+def test_a_worker_helps_only_if_this_saves_more_than_ceiling_and_controls_cost() -> (
     None
 ):
-    order = taken(jobs_on(D=["d1"], E=["e1", "e2"]), [0, 0, 0, 0, 1, 1, 1, 2, 0])
-    assert order[:3] == [(0, "d1")] * 3 or order[:3] == [(0, "e1")] * 3
-    assert len(order) == 9
+    one = jobs_on(D=["d1"])
+    assert taken(one, 2) == {0: ["d1"] * 3, 1: []}
+    assert min(map(len, taken(one * 20, 2).values())) > 5
+
+
+def test_the_benchmark_of_a_worker_that_left_is_continued_by_another() -> None:
+    queue = Queue(jobs_on(D=["d1"]))
+    assert queue.take("gone") is not None
+    assert queue.take("here") is None
+    queue.leave("gone")
+    assert queue.take("here") is not None and len(queue) == 1
 
 
 @given(
@@ -304,8 +305,14 @@ def test_each_job_is_taken_exactly_once(sets: list[str], turns: list[int]) -> No
         Job("m", f"b{n % 3}", str(n), Inputs(dataset=DatasetIdentity(id=id)))
         for n, id in enumerate(sets)
     ]
-    queue = executors.Queue(jobs)
-    got = [job for worker in turns if (job := queue.take(worker)) is not None]
+    queue = Queue(jobs)
+    got = []
+    for worker in turns:
+        job = queue.take(worker)
+        if job is not None:
+            got.append(job)
+            queue.ended(worker, job, 1.0)
+        queue.leave(worker)
     assert sorted(job.id for job in got) == sorted(job.id for job in jobs)
 
 
@@ -317,7 +324,9 @@ def told(job: Job, error: BaseException) -> str:
 def test_failed_and_lost_jobs_of_processes_are_reported_and_not_computed_here() -> None:
     result = dict(
         execute(
-            "processes:2", jobs_of("good", "bad", "deadly", "better"), raising, told
+            "processes:2",
+            jobs_in_two("good", "bad", "deadly", "better"),
+            Calls(raising, told),
         )
     )
     message = {job.model: words for job, words in result.items()}
@@ -332,12 +341,6 @@ def test_failed_and_lost_jobs_of_processes_are_reported_and_not_computed_here() 
         )
 
 
-def test_failed_jobs_of_dask_workers_are_reported_and_not_computed_here() -> None:
-    with dask(2) as executor:
-        result = dict(execute(executor, jobs_of("bad"), raising, told))
-    assert list(result.values()) == ["bad: ValueError"]
-
-
 def test_a_job_that_fails_on_a_worker_is_pending_and_leaves_its_record(
     networks: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,8 +348,8 @@ def test_a_job_that_fails_on_a_worker_is_pending_and_leaves_its_record(
     (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=request).jobs
 
     def lost(*given: Any, **_: Any) -> Any:
-        failed = given[3]
-        return iter([(job, failed(job, executors.BrokenProcessPool("it was killed")))])
+        failed = given[2].failed
+        return iter([(job, failed(job, BrokenProcessPool("it was killed")))])
 
     monkeypatch.setattr(runs, "execute", lost)
     (outcome,) = run(catalog, [job], request, NoDisplay(), executor="processes:2")
@@ -380,11 +383,13 @@ def where(job: Job) -> tuple[str, str]:
 def test_each_process_gets_one_gpu_and_a_share_of_the_processors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executors, "_gpus", lambda: 2)
-    monkeypatch.setattr(executors.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(executors, "count_gpus", lambda: 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    result = dict(execute("processes", jobs_of("a", "b"), where, told, device="cuda"))
+    result = dict(
+        execute("processes", jobs_in_two("a", "b"), Calls(where, told), device="cuda")
+    )
     assert sorted(gpu for gpu, _ in result.values()) == ["0", "1"]
     assert {threads for _, threads in result.values()} == {"2 2"}
 

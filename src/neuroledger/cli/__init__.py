@@ -65,7 +65,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "results.history",
             "results.compare",
             "results.why",
-            "claims.claims",
+            "results.claims",
             "results.ranks",
             "results.diagnose",
             "results.pareto",

@@ -15,7 +15,7 @@ from typing import Final
 
 from neuroledger.data.fetch import folder_of, mirror_folder, pinned_files
 from neuroledger.data.gate.validation import refusal
-from neuroledger.data.packaged import packaged_problem
+from neuroledger.data.integrity import packaged_problem
 from neuroledger.errors import DataError, Finding, RequestError, Severity
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile

@@ -98,7 +98,7 @@ def run(
     workers: Workers = 0,
     executor: Annotated[
         str,
-        option("--executor", "E", "local, processes[:N] or dask[:ADDRESS]"),
+        option("--executor", "E", "local, processes[:N], dask[:ADDRESS] or dask:FILE"),
     ] = "local",
     dry_run: Annotated[
         bool,
@@ -121,7 +121,8 @@ def run(
     """Compute the missing scores of models on benchmarks.
 
     JSON: jobs (benchmark, model, id, state, computed, score, reason), pending (name, reason, command), unavailable (reason
-    by id) and notes. A state is scored, partial, failed or pending, and with --dry-run to do or up to date.
+    by id) and notes. A state is scored, partial, failed or pending, and with --dry-run to do or up to date; then a job has
+    needs, the resources that its specs declare.
     """
     from neuroledger.engine.plan import plan
     from neuroledger.engine.run import run as run_jobs
@@ -299,7 +300,7 @@ def _states(
     force: bool,
 ) -> list[dict[str, str]]:
     """Return what would become of each job."""
-    from neuroledger.engine.run import states
+    from neuroledger.engine.run import machine_needs, states
 
     found = states(catalog, jobs, request, retry_failed=retry_failed)
     rows = []
@@ -309,7 +310,8 @@ def _states(
         else:
             state = f"up to date ({status})"
         row = {"benchmark": job.benchmark, "model": job.model, "state": state}
-        rows.append({**row, "id": job.id})
+        needs = str(machine_needs(catalog, job))
+        rows.append({**row, "id": job.id, "needs": needs})
     return rows
 
 
@@ -319,10 +321,19 @@ def _show_states(
     if json:
         say_json(_plain_run(planned, rows))
         return
+    any_needs = any(row["needs"] for row in rows)
     cells = [
-        (row["benchmark"], row["model"], row["state"], row["id"][:12]) for row in rows
+        (
+            row["benchmark"],
+            row["model"],
+            row["state"],
+            row["id"][:12],
+            *([row["needs"]] * any_needs),
+        )
+        for row in rows
     ]
-    say_table(("benchmark", "model", "state", "identity"), cells)
+    headings = ("benchmark", "model", "state", "identity", *(["needs"] * any_needs))
+    say_table(headings, cells)
     todo = sum(row["state"] == "to do" for row in rows)
     say(f"{len(rows)} jobs, {todo} to do; nothing was written")
 

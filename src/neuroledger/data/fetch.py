@@ -26,8 +26,14 @@ from filelock import FileLock
 from filelock import Timeout as Locked
 
 from neuroledger.data.exchange import Exchange
-from neuroledger.data.integrity import compare, remembering, sha256_of_file, verify_file
-from neuroledger.data.packaged import packaged_file, packaged_problem
+from neuroledger.data.integrity import (
+    compare,
+    packaged_file,
+    packaged_problem,
+    remembering,
+    sha256_of_file,
+    verify_file,
+)
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
 from neuroledger.errors import (
     DataError,

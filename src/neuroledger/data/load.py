@@ -15,9 +15,8 @@ from neuroledger.data.assembly import check, content_sha256
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.fetch import pinned_files
 from neuroledger.data.hdf5 import refuse_outside_storage
-from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.integrity import packaged_file, remembering, verify_file
 from neuroledger.data.normalise_input import in_numpy
-from neuroledger.data.packaged import packaged_file
 from neuroledger.data.reader import changed_parameters, reader_parameters
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.stimuli import StimulusSet

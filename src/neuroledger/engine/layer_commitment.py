@@ -13,8 +13,8 @@ from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, ModelError, RequestError
 from neuroledger.models.model import LayeredModel, Model, unknown
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.commitment import Rule, rule_of
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec
+from neuroledger.spec.model_rules import Rule, rule_of
 from neuroledger.stats.score import Score
 
 __all__ = [

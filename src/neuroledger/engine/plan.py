@@ -19,17 +19,17 @@ from neuroledger.engine.records.inputs import (
     DatasetIdentity,
     Inputs,
     ModelIdentity,
+    Request,
     SpecIdentity,
 )
-from neuroledger.engine.records.request import Request
 from neuroledger.errors import RequestError, SpecError
 from neuroledger.spec import registry
 from neuroledger.spec.base import DESCRIPTIVE, Override, id_of, sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.channels import Interface
-from neuroledger.spec.commitment import rule_of
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import explain
+from neuroledger.spec.model_rules import rule_of
 
 if TYPE_CHECKING:
     from neuroledger.models.model import Model
@@ -71,7 +71,7 @@ DATASET_ONLY_SAYS = DESCRIPTIVE | {
     "defects",
     "simulated",
 }
-BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects"}
+BENCHMARK_ONLY_SAYS = DESCRIPTIVE | {"unavailable", "defects", "resources"}
 MODEL_ONLY_SAYS = DESCRIPTIVE | {
     "control",
     "benchmarks",
@@ -80,6 +80,7 @@ MODEL_ONLY_SAYS = DESCRIPTIVE | {
     "simulated",
     "pretraining",
     "untrained",
+    "resources",
 }
 
 

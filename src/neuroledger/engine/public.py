@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -31,6 +32,9 @@ from neuroledger.spec.kinds import KINDS
 from neuroledger.spec.load import read_params
 from neuroledger.spec.suites import suites_of, to_score
 from neuroledger.stats.score import Score
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["find", "load", "records", "run", "score"]
 
@@ -145,6 +149,7 @@ def run(
     suite: str | None = None,
     benchmarks: Sequence[str] = (),
     seed: int | None = None,
+    executor: str | Client = "local",
     **declared: object,
 ) -> list[Outcome]:
     """Compute the missing scores of a request and return its outcomes: records, and what is pending.
@@ -160,6 +165,8 @@ def run(
         a spec can be reproduced (``neuroledger package model ID CHECKPOINT``).
     suite, benchmarks, seed
         What to score; defaults are those of ``params.yaml``.
+    executor
+        Where models with an id are scored: as ``--executor`` of the command line, or a ``distributed.Client``.
     declared
         Arguments of :func:`neuroledger.models.torch` for torch modules.
 
@@ -206,7 +213,9 @@ def run(
                 display.line(line)
             results += [
                 done.outcome
-                for done in run_jobs(catalog, planned.jobs, request, display)
+                for done in run_jobs(
+                    catalog, planned.jobs, request, display, executor=executor
+                )
             ]
             results += [what for _, what in planned.pending]
         benchmark_ids = dict.fromkeys(

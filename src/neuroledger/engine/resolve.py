@@ -31,9 +31,9 @@ from neuroledger.models.activation_store import attach
 from neuroledger.models.model import Model
 from neuroledger.spec import registry
 from neuroledger.spec.base import id_of, sha256_of
-from neuroledger.spec.commitment import rule_of
 from neuroledger.spec.components import Paradigm
 from neuroledger.spec.kinds import BenchmarkSpec, Pretraining
+from neuroledger.spec.model_rules import rule_of
 from neuroledger.stats.score import Score
 
 __all__ = [

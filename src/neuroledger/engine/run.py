@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
@@ -21,9 +21,11 @@ from neuroledger.display import Display
 from neuroledger.engine.check import spec_problems
 from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
-from neuroledger.engine.executors import execute
+from neuroledger.engine.executors import Calls, Needs, execute, is_cluster
+from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
+    Identities,
     Job,
     again,
     inputs_of,
@@ -44,7 +46,7 @@ from neuroledger.engine.record import (
     write_record,
 )
 from neuroledger.engine.records.environment import environment
-from neuroledger.engine.records.inputs import ModelIdentity
+from neuroledger.engine.records.inputs import Inputs, ModelIdentity
 from neuroledger.engine.records.summary import Summary, known_at, summary_of
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
@@ -62,16 +64,22 @@ from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.kinds import Resources
 from neuroledger.stats.score import Status
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import sweep
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 __all__ = [
+    "CarriedWork",
     "Done",
     "Work",
     "closed",
     "current",
     "grouped",
+    "machine_needs",
     "not_ready",
     "run",
     "run_job",
@@ -111,7 +119,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Work:
-    """A picklable function that computes a job; jobs of one process share a session."""
+    """A picklable function that computes a job; jobs of one process share a session.
+
+    A worker whose specs, pins or packages give a job another identity than the caller's computes nothing.
+    """
 
     root: Path
     request: Request
@@ -124,7 +135,9 @@ class Work:
         Data sets and models of other jobs are removed from memory.
         """
         with exclusive():
-            session = self.session or _session(self.root, self.request)
+            session = self.session
+            if session is None:
+                session = _session_for(job, self.root, self.request)
             benchmark = session.catalog.benchmark(job.benchmark)
             session.forget(
                 but_datasets={benchmark.dataset},
@@ -151,9 +164,98 @@ def _lost(job: Job, error: BaseException) -> tuple[Outcome, str]:
     return pending, str(pending)
 
 
+@dataclass(frozen=True)
+class CarriedWork:
+    """A picklable function that computes a job in a repository of the worker's own, made from what travelled.
+
+    Records state the commit of the caller's repository. Samples of scores stay on the worker.
+    """
+
+    carried: Carried
+    request: Request
+    commit: str | None
+    dirty: bool | None
+
+    def __call__(self, folder: Path, job: Job) -> tuple[Outcome, str]:
+        """Compute a job; ``folder`` is one of the worker."""
+        root = self.carried.repository(folder)
+        fetch_sources(open_catalog(root), job)
+        outcome, words = Work(root, self.request)(job)
+        if isinstance(outcome, Record):
+            origin = {"commit": self.commit, "dirty": self.dirty}
+            where = outcome.environment.model_copy(update=origin)
+            outcome = outcome.model_copy(update={"environment": where})
+        return outcome, words
+
+
+def _carried_work(
+    catalog: Catalog, request: Request, jobs: Sequence[Job]
+) -> CarriedWork:
+    """Return the work for workers that do not see this folder."""
+    here = environment(catalog.root)
+    return CarriedWork(carry(catalog, jobs), request, here.commit, here.dirty)
+
+
+class _Place(NamedTuple):
+    """What a worker process has: its session, and the identities that its specs and packages give."""
+
+    session: Session
+    identities: Identities
+
+    def inputs(self, job: Job) -> Inputs:
+        """Return what determines the outcome of a job here."""
+        benchmark = self.session.catalog.benchmark(job.benchmark)
+        return self.identities.of(benchmark, job.model)
+
+
 @lru_cache(maxsize=2)
-def _session(root: Path, request: Request) -> Session:
-    return Session(open_catalog(root), request, open_store(root))
+def _place(root: Path, request: Request) -> _Place:
+    """Return what this process has; it is made once, unless specs change."""
+    catalog = open_catalog(root)
+    session = Session(catalog, request, open_store(root))
+    return _Place(session, Identities(catalog, request))
+
+
+def _session_for(job: Job, root: Path, request: Request) -> Session:
+    """Return the session of a worker process, which must score exactly what the caller asked for.
+
+    Raises
+    ------
+    PendingError
+        This process has other specs, pins or versions of components than the caller.
+    """
+    place = _place(root, request)
+    if place.inputs(job).sha256 != job.id:  # a worker may live longer than its specs
+        _place.cache_clear()
+        place = _place(root, request)
+    own = place.inputs(job)
+    if own.sha256 == job.id:
+        return place.session
+    mine = own.model_dump()
+    asked = job.inputs.model_dump()
+    other = " and another ".join(name for name in asked if mine[name] != asked[name])
+    raise PendingError(
+        f"this process has another {other} than the caller: give it the same specs and packages"
+    )
+
+
+def machine_needs(catalog: Catalog, job: Job) -> Needs:
+    """Return the most that the benchmark, the model and the controls of a job declare to need."""
+    benchmark = catalog.benchmark(job.benchmark)
+    models = map(catalog.model, {job.model, *other_models(benchmark)})
+    fields = [benchmark.resources, *(model.resources for model in models)]
+    declared = [each or Resources() for each in fields]
+    return Needs(
+        memory=max(each.bytes for each in declared),
+        gpus=max(each.gpus for each in declared),
+        seconds=max(each.seconds for each in declared),
+    )
+
+
+def _lacking(result: tuple[Outcome, str]) -> str:
+    """Return what was pending on a worker; empty if it has a record."""
+    outcome, _ = result
+    return outcome.reason if isinstance(outcome, Pending) else ""
 
 
 def run(
@@ -164,7 +266,7 @@ def run(
     *,
     retry_failed: bool = False,
     force: bool = False,
-    executor: str = "local",
+    executor: str | Client = "local",
     write: bool = True,
 ) -> list[Done]:
     """Compute the jobs whose record is missing, stale or damaged; return what became of each, in job order.
@@ -182,7 +284,7 @@ def run(
     UnavailableError
         This machine lacks the requested device; no record is changed.
     """
-    if not executor.startswith("dask"):
+    if not is_cluster(executor):
         require_device(request.device)
     scratch = request.limit is not None
     for folder in {
@@ -229,9 +331,16 @@ def run(
                 catalog, request, open_store(catalog.root, display), display=display
             ),
         )
-    finished = execute(
-        executor, grouped(catalog, todo), work, _lost, device=request.device
+    calls = Calls(
+        work,
+        _lost,
+        lacking=_lacking,
+        tell=display.line,
+        needs=partial(machine_needs, catalog),
+        folder=catalog.root / ".cache" / "neuroledger",
+        elsewhere=partial(_carried_work, catalog, request, todo),
     )
+    finished = execute(executor, grouped(catalog, todo), calls, device=request.device)
     for number, (job, (outcome, words)) in enumerate(finished, 1):
         if isinstance(outcome, Record) and write:
             path = record_path(catalog.root, job.benchmark, job.model, scratch=scratch)

@@ -15,7 +15,7 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.display import Display, NoDisplay
 from neuroledger.engine.control import Control
 from neuroledger.engine.records.environment import Environment
-from neuroledger.engine.records.request import Request
+from neuroledger.engine.records.inputs import Request
 from neuroledger.models.activations import Store
 from neuroledger.models.devices import available
 from neuroledger.models.model import Model

@@ -23,7 +23,7 @@ from neuroledger.engine.checked import (
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Identities, Job
 from neuroledger.engine.record import Record, Undefined, read_record, signers_of
-from neuroledger.engine.records.inputs import Inputs
+from neuroledger.engine.records.inputs import Inputs, Request
 from neuroledger.engine.records.refresh import earlier_version, judged_version
 from neuroledger.engine.records.reproduced import (
     CONTROLS,
@@ -35,7 +35,6 @@ from neuroledger.engine.records.reproduced import (
     LeftOut,
     differences,
 )
-from neuroledger.engine.records.request import Request
 from neuroledger.engine.records.signatures import sign, signer_in
 from neuroledger.engine.run import run_job
 from neuroledger.engine.session import Session

@@ -23,7 +23,6 @@ from neuroledger.display import card
 from neuroledger.engine.evaluate import headline_of
 from neuroledger.engine.overrides import in_compat, resolve
 from neuroledger.engine.record import Record
-from neuroledger.engine.records.at_commit import catalog_at
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import (
     NeuroLedgerError,
@@ -36,6 +35,7 @@ from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.spec.load import read_spec
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import Uncertainty, total
+from neuroledger.store.git_trees import catalog_at
 
 __all__ = [
     "Definition",

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from neuroledger.engine.records.at_commit import catalog_at
 from neuroledger.engine.records.summary import known_records
 from neuroledger.engine.why import Definition, Explanation, shares_of
 from neuroledger.errors import RequestError
@@ -14,6 +13,7 @@ from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.suites import weights_of
 from neuroledger.stats.score import Score
+from neuroledger.store.git_trees import catalog_at
 
 __all__ = ["Standing", "explain_rank", "standing_at"]
 

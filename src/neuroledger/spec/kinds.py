@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -48,6 +49,7 @@ __all__ = [
     "ModelSpec",
     "NormaliseRule",
     "Pretraining",
+    "Resources",
     "SealedAnswers",
     "SplitsSpec",
     "SuiteSpec",
@@ -310,6 +312,39 @@ class SealedAnswers(Frozen):
     looks: Annotated[int, Field(ge=1, le=10**6)] = 10_000
 
 
+class Resources(Frozen):
+    """What a job needs of a machine; no part of the identity of a score. The larger of benchmark and model counts."""
+
+    memory: (
+        Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)? ?[MGT]B$")] | None
+    ) = None
+    """Such as `16 GB`; Dask workers declare it as `MEMORY`, in bytes."""
+    gpus: Annotated[int, Field(ge=0)] = 0
+    """Number of graphics cards; Dask workers declare it as `GPU`."""
+    time: (
+        Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)? ?(s|min|h)$")] | None
+    ) = None
+    """The longest that a job may take on a Dask worker, such as `2 h`; after it, the job is pending."""
+
+    @property
+    def bytes(self) -> int:
+        """The memory in bytes; 0 if it is not declared."""
+        return int(_amount(self.memory, {"MB": 1e6, "GB": 1e9, "TB": 1e12}))
+
+    @property
+    def seconds(self) -> float:
+        """The time in seconds; 0 if it is not declared."""
+        return _amount(self.time, {"s": 1, "min": 60, "h": 3600})
+
+
+def _amount(text: str | None, units: Mapping[str, float]) -> float:
+    """Return a number with its unit in the basic unit; 0 without a text."""
+    if text is None:
+        return 0.0
+    unit = text.lstrip("0123456789. ")
+    return float(text.removesuffix(unit)) * units[unit]
+
+
 class BenchmarkSpec(Spec):
     """A benchmark: data, selection, paradigm, metric and ceiling, and its parent in the hierarchy."""
 
@@ -340,6 +375,9 @@ class BenchmarkSpec(Spec):
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     superseded_by: Id | None = None
+    resources: Annotated[
+        Resources | None, Field(exclude_if=lambda value: value is None)
+    ] = None
 
     @field_validator("metric", "ceiling", mode="before")
     @classmethod
@@ -420,6 +458,9 @@ class ModelSpec(Spec):
     license: str | None = None
     notes: tuple[str, ...] = ()
     unavailable: str | None = None
+    resources: Annotated[
+        Resources | None, Field(exclude_if=lambda value: value is None)
+    ] = None
 
     _own_folder = field_validator("id")(_folder_name)
 

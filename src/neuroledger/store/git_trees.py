@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
 import stat
+import tarfile
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from neuroledger.errors import Finding, RequestError, SpecError
+from neuroledger.spec.catalog import Catalog, open_catalog
+from neuroledger.spec.shipped import is_checkout, marker_of
 from neuroledger.store.git import git
 
 __all__ = [
@@ -21,6 +27,7 @@ __all__ = [
     "MODULE",
     "MOST_BYTES",
     "Tree",
+    "catalog_at",
     "committed",
     "fork_point",
     "is_shallow",
@@ -296,3 +303,26 @@ def _id(
 
 def _text(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
+
+
+@contextmanager
+def catalog_at(catalog: Catalog, commit: str, *paths: str) -> Iterator[Catalog]:
+    """Open the catalogue of a commit in a temporary folder, which also has the files below ``paths``.
+
+    Raises
+    ------
+    RequestError
+        There is no such commit, or it lacks one of the paths.
+    SpecError
+        Two specs of the commit have the same id.
+    """
+    names = ("specs", "dvc.yaml", *paths)
+    content = git(catalog.root, "archive", "--format=tar", commit, *names)
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(folder, filter="data")
+        if is_checkout(catalog.root):  # then its specs are the shipped ones themselves
+            marker = marker_of(Path(folder))
+            marker.parent.mkdir(parents=True)
+            marker.touch()
+        yield open_catalog(Path(folder))

@@ -13,7 +13,7 @@ from neuroledger.families.signals.signals import (
     signals,
 )
 from neuroledger.spec.kinds import Pretraining
-from neuroledger.spec.pretraining import overlap_notes
+from neuroledger.spec.model_rules import overlap_notes
 from tests.families.decoding.decoding_cases import windows
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "Repetitions",
     "ValidationReport",
     "identity",
+    "mark_path",
     "is_valid",
     "read_report",
     "refusal",
@@ -242,21 +243,22 @@ def write_report(path: Path, report: ValidationReport) -> bool:
     return write_json(path, report.to_dict())
 
 
-def _mark(catalog: Catalog, dataset: str) -> Path:
+def mark_path(catalog: Catalog, dataset: str) -> Path:
+    """The path of the file that says that this machine made a data set's report."""
     return catalog.root / ".cache" / "validated" / f"{dataset}.json"
 
 
 def remember_here(catalog: Catalog, report: ValidationReport) -> None:
     """Remember that this machine made the report; the hash inside it detects damage, but anybody can compute it."""
     write_json(
-        _mark(catalog, report.dataset), {"payload_sha256": report.payload_sha256}
+        mark_path(catalog, report.dataset), {"payload_sha256": report.payload_sha256}
     )
 
 
 def seen_here(catalog: Catalog, report: ValidationReport) -> bool:
     """Whether this machine made the report itself, from its own copy of the files."""
     try:
-        mark = json_object(_mark(catalog, report.dataset).read_bytes())
+        mark = json_object(mark_path(catalog, report.dataset).read_bytes())
     except (OSError, ValueError):
         return False
     return bool(mark == {"payload_sha256": report.payload_sha256})

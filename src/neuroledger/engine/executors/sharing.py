@@ -1,0 +1,196 @@
+"""What workers share: jobs, so that few of them compute the same ceiling, and the graphics cards of a machine."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from statistics import fmean
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from neuroledger.engine.plan import Job
+
+__all__ = ["GPUS", "Calls", "Done", "Needs", "Queue", "count_gpus", "gpu_of"]
+
+T = TypeVar("T")
+Done = Iterator[tuple[Job, T]]
+Group = tuple[str, str]
+"""A data set and a benchmark."""
+
+GPUS: Final = "CUDA_VISIBLE_DEVICES"
+
+
+def _nothing(_: object) -> str:
+    return ""
+
+
+def _silent(_: str) -> None:
+    """Say nothing."""
+
+
+class Needs(NamedTuple):
+    """What a job needs of a machine, as its specs declare: bytes of memory, graphics cards, seconds; 0 if not declared."""
+
+    memory: int = 0
+    gpus: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"{self.memory / 1e9:g} GB"] * bool(self.memory)
+        parts += [f"{self.gpus} GPU"] * bool(self.gpus)
+        parts += [f"{self.seconds / 60:g} min"] * bool(self.seconds)
+        return ", ".join(parts)
+
+    def declared(self) -> Iterator[tuple[str, float]]:
+        """Yield the names by which Dask workers declare them, and the amounts."""
+        if self.memory:
+            yield "MEMORY", self.memory
+        if self.gpus:
+            yield "GPU", self.gpus
+
+
+def _no_needs(_: Job) -> Needs:
+    return Needs()
+
+
+@dataclass(frozen=True)
+class Calls(Generic[T]):
+    """What an executor calls.
+
+    Attributes
+    ----------
+    work
+        Computes a job. It must be picklable, except for ``local``.
+    failed
+        Returns the result of a job that no worker could compute, from the error.
+    lacking
+        Returns what the worker lacked by which a result was computed, so that another may try; empty if nothing.
+    tell
+        Is told why a job is tried again.
+    needs
+        Returns what a job needs of a machine.
+    folder
+        A folder of the repository that is not in git, by which workers see whether they share it.
+    elsewhere
+        Returns the work for workers that do not see the folder of the caller, which is called with a folder of the
+        worker and a job; None if they must see it.
+    """
+
+    work: Callable[[Job], T]
+    failed: Callable[[Job, BaseException], T]
+    lacking: Callable[[T], str] = _nothing
+    tell: Callable[[str], None] = _silent
+    needs: Callable[[Job], Needs] = _no_needs
+    folder: Path | None = None
+    elsewhere: Callable[[], Callable[[Path, Job], T]] | None = None
+
+
+class Queue:
+    """Jobs in the order in which workers take them, so that few workers need the same data and the same ceiling.
+
+    A worker takes the jobs of one benchmark, whose ceiling and controls it computes once; then another benchmark of the
+    same data set; then one on which nobody works. It helps another worker only if this saves more time than to compute
+    ceiling and controls again, as measured: the first job that a worker computes of a benchmark takes longer.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._left: dict[Group, deque[Job]] = {}
+        self._own: dict[Hashable, Group] = {}
+        self._known: set[tuple[Hashable, Group]] = set()
+        self._first: dict[Group, list[float]] = {}
+        self._later: dict[Group, list[float]] = {}
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: Job) -> None:
+        """Add a job."""
+        self._left.setdefault(_group(job), deque()).append(job)
+
+    def __iter__(self) -> Iterator[Job]:
+        """Yield the jobs that nobody took."""
+        for jobs in self._left.values():
+            yield from jobs
+
+    def __len__(self) -> int:
+        """The number of jobs that nobody took."""
+        return sum(map(len, self._left.values()))
+
+    def take(self, worker: Hashable) -> Job | None:
+        """Return the next job of a worker; None if there is none, or if others will end sooner without its help."""
+        group = self._own.get(worker)
+        if group is None or group not in self._left:
+            group = self._chosen(worker)
+        if group is None:
+            return None
+        self._own[worker] = group
+        jobs = self._left[group]
+        job = jobs.popleft()
+        if not jobs:
+            del self._left[group]
+        return job
+
+    def ended(self, worker: Hashable, job: Job, seconds: float) -> None:
+        """Learn how long a worker needed for a job."""
+        group = _group(job)
+        durations = self._later if (worker, group) in self._known else self._first
+        durations.setdefault(group, []).append(seconds)
+        self._known.add((worker, group))
+
+    def leave(self, worker: Hashable) -> None:
+        """Forget a worker that is gone; others may continue with its benchmark."""
+        self._own.pop(worker, None)
+        self._known = {known for known in self._known if known[0] != worker}
+
+    def _chosen(self, worker: Hashable) -> Group | None:
+        mine = self._own.get(worker, ("", ""))
+        owners = Counter(group for other, group in self._own.items() if other != worker)
+        workers = Counter(dataset for dataset, _ in owners.elements())
+
+        def preference(group: Group) -> tuple[bool, int, int]:
+            dataset, _ = group
+            return dataset == mine[0], -workers[dataset], len(self._left[group])
+
+        free = [group for group in self._left if not owners[group]]
+        if free:
+            return max(free, key=preference)
+        saved = {group: self._saved(group, owners[group]) for group in self._left}
+        best = max(saved, key=lambda group: saved[group], default=None)
+        return best if best is not None and saved[best] > 0 else None
+
+    def _saved(self, group: Group, helped: int) -> float:
+        """Seconds by which all jobs of a benchmark end sooner if one more worker helps ``helped`` others."""
+        later = self._later.get(group)
+        if not later:
+            return 0.0
+        each = fmean(later)
+        again = max(0.0, max(self._first[group]) - each)
+        return len(self._left[group]) * each / (helped * (helped + 1)) - again
+
+
+def _group(job: Job) -> Group:
+    return job.inputs.dataset.id, job.benchmark
+
+
+def gpu_of(
+    worker: int, count: int, environment: MutableMapping[str, str] = os.environ
+) -> str:
+    """Return the GPU of a worker, of ``count`` visible GPUs, as a value of ``CUDA_VISIBLE_DEVICES``.
+
+    GPUs are assigned round-robin. If the variable is already set, only the GPUs that it names are assigned.
+    """
+    visible = [name for name in environment.get(GPUS, "").split(",") if name.strip()]
+    if visible:
+        return visible[worker % len(visible)]
+    return str(worker % count)
+
+
+def count_gpus() -> int:
+    """Return the number of GPUs that torch sees; 0 without torch."""
+    try:
+        torch = import_module("torch")
+    except ModuleNotFoundError:
+        return 0
+    return int(torch.cuda.device_count())
