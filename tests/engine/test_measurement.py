@@ -14,8 +14,7 @@ from neuroledger.engine.measurement import (
     recording_overlap,
 )
 from neuroledger.errors import DataError
-from neuroledger.spec.kinds import Pretraining
-from neuroledger.spec.pretraining import overlap_notes
+from neuroledger.spec.kinds import Pretraining, overlap_notes
 from neuroledger.stats.splits import Split
 
 

@@ -11,8 +11,7 @@ from neuroledger.engine.measurement import Measurement, apart
 from neuroledger.engine.resolve import Resolved
 from neuroledger.engine.session import Session
 from neuroledger.errors import MetricError
-from neuroledger.spec.kinds import BenchmarkSpec, NormaliseRule
-from neuroledger.spec.pretraining import overlap_notes
+from neuroledger.spec.kinds import BenchmarkSpec, NormaliseRule, overlap_notes
 from neuroledger.stats.score import (
     Score,
     clipped,

@@ -15,9 +15,8 @@ from neuroledger.report.ranking import Means, Sources, means_of, with_ranks
 from neuroledger.spec import registry
 from neuroledger.spec.base import id_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted
+from neuroledger.spec.kinds import MetricSpec, SuiteSpec, Weighted, overlap_notes
 from neuroledger.spec.load import read_params
-from neuroledger.spec.pretraining import overlap_notes
 from neuroledger.spec.suites import (
     COMMENSURABLE,
     groups_of,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -52,6 +53,7 @@ __all__ = [
     "SplitsSpec",
     "SuiteSpec",
     "Weighted",
+    "overlap_notes",
 ]
 
 
@@ -182,6 +184,8 @@ class DatasetSpec(Spec):
     """Why no reader supports the pinned files as published; they can still be fetched, and converted by hand."""
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    signatures: tuple[Component, ...] = ()
+    """What the page of the data set shows that its signals are known by, such as evoked responses."""
     made_from: Sha256 | None = None
     """SHA-256 of the names and bytes of the folder from which `neuroledger start` made the data set."""
 
@@ -395,6 +399,31 @@ class Pretraining(Frozen):
 
     dataset: str
     recordings: tuple[Sha256, ...] = ()
+
+
+def overlap_notes(
+    pretraining: Sequence[str | Pretraining], dataset: str
+) -> tuple[str, ...]:
+    """Return notes on scored data sets that the model was pretrained on; `X.motor` is a part of `X`.
+
+    Examples
+    --------
+    >>> overlap_notes(["Stieger2021"], "Stieger2021.motor")
+    ('pretraining overlap: the model was pretrained on Stieger2021',)
+    """
+    ids = {entry if isinstance(entry, str) else entry.dataset for entry in pretraining}
+    overlapping = sorted(
+        id for id in ids if _same_or_part(id, dataset) or _same_or_part(dataset, id)
+    )
+    if overlapping:
+        return (
+            f"pretraining overlap: the model was pretrained on {', '.join(overlapping)}",
+        )
+    return ()
+
+
+def _same_or_part(whole: str, part: str) -> bool:
+    return part == whole or part.startswith(f"{whole}.")
 
 
 class ModelSpec(Spec):

@@ -12,8 +12,7 @@ from neuroledger.families.signals.signals import (
     recording_digests,
     signals,
 )
-from neuroledger.spec.kinds import Pretraining
-from neuroledger.spec.pretraining import overlap_notes
+from neuroledger.spec.kinds import Pretraining, overlap_notes
 from tests.families.decoding.decoding_cases import windows
 
 

@@ -29,7 +29,9 @@ TARGETS = 1024
 CONCENTRATIONS = (0.1, 1.0)
 # From 1e-4 to 1e4 by half powers of ten, correctly rounded: they are part of a score's definition, and NumPy's powers
 # differ between processors.
-DEFAULT_ALPHAS = tuple(float(Decimal(10) ** (Decimal(step) / 2)) for step in range(-8, 9))
+DEFAULT_ALPHAS = tuple(
+    float(Decimal(10) ** (Decimal(step) / 2)) for step in range(-8, 9)
+)
 
 
 class BandedSearch(BaseModel):
