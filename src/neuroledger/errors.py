@@ -172,6 +172,7 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "data.copies": "Rows or responses occur more than once: a copy is not a further measurement.",
         "data.conflict": "Two rows have the same key, and other values.",
         "data.left-out": "The reader left out data or could not resolve an ambiguity.",
+        "data.signature": "A signature that the spec of the data set names cannot be computed.",
         "data.undeclared": "The data set has a part without declared expectations.",
         "data.missing": "Files of the data set are not on this machine.",
         "data.not-validated": "The data set has no validation report.",

@@ -10,6 +10,8 @@ from scipy.special import eval_legendre
 
 import neuroledger as nl
 from neuroledger.data import assembly
+from neuroledger.data.load import load_dataset
+from neuroledger.engine.record import read_record, record_path
 from neuroledger.spec.catalog import open_catalog
 from tools.generate.motor_imagery import (
     CONDUCTIVITY,
@@ -20,6 +22,8 @@ from tools.generate.motor_imagery import (
     potential,
 )
 
+JOINED = "MotorImagery.simulated.two_labs"
+ACROSS = {"name": "cross_subject", "by": "dataset"}
 PLACES = np.stack([on_sphere(*angles, RADIUS) for angles in ELECTRODES.values()])
 
 
@@ -65,7 +69,12 @@ def built(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "name", ["MotorImagery.simulated", "MotorImagery.simulated.noise"]
+    "name",
+    [
+        "MotorImagery.simulated",
+        "MotorImagery.simulated.noise",
+        "MotorImagery.simulated.second_lab",
+    ],
 )
 def test_the_command_builds_the_pinned_file(built, name, repository):
     pin = open_catalog().dataset(name).files["signals.nc"]
@@ -114,6 +123,23 @@ def test_scores_are_the_recorded_ones(built, name, repository):
     for decoder, value in golden.items():
         score = nl.decode(decoder, signals, "label", splits="cross_subject")
         assert score.value == pytest.approx(value, abs=1.01 / 240), decoder
+
+
+def test_a_decoder_of_one_laboratory_reads_the_other_in_both_directions(repository):
+    catalog = open_catalog(repository)
+    joined = load_dataset(catalog, JOINED).assembly
+    score = nl.decode("covariance_logistic", joined, "label", splits=ACROSS)
+    path = record_path(catalog.root, f"{JOINED}-cross_dataset", "covariance_logistic")
+    recorded = read_record(path).score
+    assert score.value == pytest.approx(recorded.raw, abs=1.01 / 160)
+    assert recorded.value > 0.7
+    one, other = sorted(set(joined["dataset"].values.tolist()))
+    ways = []
+    for train, test in ((one, other), (other, one)):
+        way = {"name": "declared", "column": "dataset", "apart": ["subject"]}
+        way |= {"train": [train], "test": [test]}
+        ways.append(nl.decode("covariance_logistic", joined, "label", splits=way).value)
+    assert score.value == pytest.approx(np.mean(ways))
 
 
 def test_permuted_labels_are_at_chance(planted):

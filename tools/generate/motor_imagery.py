@@ -5,14 +5,15 @@ every source is that of a current dipole in a homogeneous conducting sphere (Mos
 Biomed. Eng. 46:245), radius 9 cm, 0.33 S/m. Two rhythms near 10 Hz have sources under C3 and C4; imagining the left hand
 reduces the right one to ``DESYNCHRONISED`` of its amplitude, and vice versa. Thirty background dipoles with 1/f
 spectra and white sensor noise differ between subjects, as do the positions of the rhythms and their frequency.
-In the control, both rhythms are independent of the imagined hand, so that nothing can be decoded.
-Values are rounded to 0.05 µV.
+In the control, both rhythms are independent of the imagined hand, so that nothing can be decoded. In the second laboratory,
+four other subjects wear more electrodes in another order, an amplifier is stronger, rhythms are weakened less, and the hands
+have other words. Values are rounded to 0.05 µV.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,7 @@ from tools.generate.pins import build_and_print
 Array = npt.NDArray[Any]
 
 SEED = 20061
-SUBJECTS, TRIALS, RATE, SECONDS, PAUSE = 6, 40, 64.0, 2.0, 4.0
+TRIALS, RATE, SECONDS, PAUSE = 40, 64.0, 2.0, 4.0
 DESYNCHRONISED = 0.4
 RADIUS, CONDUCTIVITY = 0.09, 0.33
 RHYTHM, BACKGROUND, SENSOR, STEP = 32e-9, 8e-9, 1.0, 0.05  # A m, A m, µV, µV
@@ -34,6 +35,32 @@ RHYTHM, BACKGROUND, SENSOR, STEP = 32e-9, 8e-9, 1.0, 0.05  # A m, A m, µV, µV
 ELECTRODES = {
     "F3": (129, 45), "Fz": (90, 45), "F4": (51, 45), "FC3": (158, 45), "FC4": (22, 45), "C3": (180, 45),
     "Cz": (90, 90), "C4": (0, 45), "CP3": (202, 45), "CP4": (338, 45), "Pz": (270, 45), "Oz": (270, 0),
+}  # fmt: skip
+FURTHER = {"P3": (225, 30), "P4": (315, 30), "FPZ": (90, 0), "OZ": (270, 0), "PZ": (270, 45)}  # fmt: skip
+
+
+class Laboratory(NamedTuple):
+    """Who is recorded, with what, and how strong the effect is."""
+
+    seed: int = SEED
+    subjects: int = 6
+    electrodes: tuple[str, ...] = tuple(ELECTRODES)
+    weakened: float = DESYNCHRONISED
+    gain: float = 1.0
+    words: tuple[str, str] = ("left_hand", "right_hand")
+
+
+LABORATORIES = {
+    "MotorImagery.simulated": Laboratory(),
+    "MotorImagery.simulated.noise": Laboratory(weakened=1.0),
+    "MotorImagery.simulated.second_lab": Laboratory(
+        seed=20_261_130,
+        subjects=4,
+        electrodes=("FPZ", "C4", "C3", "Cz", "FC4", "FC3", "CP4", "CP3", "P4", "PZ", "P3", "OZ"),
+        weakened=0.5,
+        gain=1.3,
+        words=("LH", "RH"),
+    ),
 }  # fmt: skip
 
 
@@ -109,51 +136,51 @@ def subject(
     return np.asarray(values + SENSOR * rng.standard_normal(values.shape))
 
 
-def recording(weakened: float, seed: int) -> xr.DataArray:
+def recording(lab: Laboratory) -> xr.DataArray:
     """Signals of all subjects, sessions one after the other, in float32 µV."""
-    places = np.stack([on_sphere(*angles, RADIUS) for angles in ELECTRODES.values()])
+    angles = ELECTRODES | FURTHER
+    places = np.stack([on_sphere(*angles[name], RADIUS) for name in lab.electrodes])
     values, labels, owners, sessions = [], [], [], []
-    for number, rng in enumerate(np.random.default_rng(seed).spawn(SUBJECTS)):
+    for number, rng in enumerate(np.random.default_rng(lab.seed).spawn(lab.subjects)):
         left = np.concatenate(
             [rng.permutation(np.repeat([True, False], TRIALS // 4)) for _ in range(2)]
         )
-        values.append(subject(rng, places, left, weakened))
-        labels.append(np.where(left, "left_hand", "right_hand"))
+        values.append(lab.gain * subject(rng, places, left, lab.weakened))
+        labels.append(np.where(left, *lab.words))
         owners.append(np.full(TRIALS, f"S{number + 1}"))
         sessions.append(np.repeat(["1", "2"], TRIALS // 2))
     owner, session = np.concatenate(owners), np.concatenate(sessions)
-    onset = np.tile(PAUSE * np.arange(TRIALS // 2), 2 * SUBJECTS)
+    onset = np.tile(PAUSE * np.arange(TRIALS // 2), 2 * lab.subjects)
     events = {
         "stimulus_id": np.concatenate(labels),
         "label": np.concatenate(labels),
         "subject": owner,
         "session": session,
         "recording": np.char.add(np.char.add(owner, "."), session),
-        "trial": np.tile(np.arange(TRIALS // 2), 2 * SUBJECTS),
+        "trial": np.tile(np.arange(TRIALS // 2), 2 * lab.subjects),
         "onset": onset,
-        "event": np.array([f"E{number:03d}" for number in range(SUBJECTS * TRIALS)]),
+        "event": np.array(
+            [f"E{number:03d}" for number in range(lab.subjects * TRIALS)]
+        ),
     }
     rounded = (np.round(np.concatenate(values) / STEP) * STEP).astype(np.float32)
     return signals(
-        rounded, channels=list(ELECTRODES), channel_types="eeg", sampling_rate=RATE, start=0.0, units="uV",
+        rounded, channels=list(lab.electrodes), channel_types="eeg", sampling_rate=RATE, start=0.0, units="uV",
         events=events, positions=places,
     )  # fmt: skip
 
 
 def build(folder: Path) -> list[Path]:
-    """Write both data sets under `folder` and return the files to be pinned."""
+    """Write all data sets under `folder` and return the files to be pinned."""
     written = []
-    for name, weakened in (
-        ("MotorImagery.simulated", DESYNCHRONISED),
-        ("MotorImagery.simulated.noise", 1.0),
-    ):
+    for name, lab in LABORATORIES.items():
         home = folder / name
         home.mkdir(parents=True, exist_ok=True)
-        assembly.write(recording(weakened, SEED), home / "signals.nc")
+        assembly.write(recording(lab), home / "signals.nc")
         truth = {
-            "weakened_to": weakened,
-            "seed": SEED,
-            "decodable": weakened != 1.0,
+            "weakened_to": lab.weakened,
+            "seed": lab.seed,
+            "decodable": lab.weakened != 1.0,
             "chance": 0.5,
         }
         write.truth(home / "truth.json", truth)

@@ -32,7 +32,14 @@ from neuroledger.errors import (
 )
 from neuroledger.spec import registry
 from neuroledger.spec.addresses import said_of, texts
-from neuroledger.spec.base import Component, Override, SourceFile, id_of, spec_sha256
+from neuroledger.spec.base import (
+    Component,
+    Override,
+    SourceFile,
+    Spec,
+    id_of,
+    spec_sha256,
+)
 from neuroledger.spec.bibliography import attribution_problems, joined
 from neuroledger.spec.catalog import Catalog, Entry, references
 from neuroledger.spec.components import Foreseen, Place
@@ -53,22 +60,35 @@ from neuroledger.store.derived import derived_at, key_of, remembered
 from neuroledger.store.files import write_text
 
 __all__ = [
+    "CHOOSES",
     "Problem",
     "benchmark_problems",
     "check",
+    "chosen_in",
     "dataset_problems",
     "foreseen",
     "schema_texts",
     "write_schemas",
 ]
 
-# Kind of spec → (field that names a component, kind of that component).
-CHOOSES = {
-    "datasets": ("reader", "reader"),
-    "metrics": ("compare", "metric"),
-    "ceilings": ("compare", "ceiling"),
-    "benchmarks": ("paradigm", "paradigm"),
-    "models": ("builder", "builder"),
+
+class Choice(NamedTuple):
+    """A field of a kind of spec that names a component, or several, and the kind of these components."""
+
+    field: str
+    kind: str
+    several: bool = False
+
+
+CHOOSES: Final[Mapping[str, tuple[Choice, ...]]] = {
+    "datasets": (
+        Choice("reader", "reader"),
+        Choice("signatures", "signature", several=True),
+    ),
+    "metrics": (Choice("compare", "metric"),),
+    "ceilings": (Choice("compare", "ceiling"),),
+    "benchmarks": (Choice("paradigm", "paradigm"),),
+    "models": (Choice("builder", "builder"),),
 }
 
 # What a failed control of each role says about its benchmark.
@@ -110,22 +130,30 @@ def _schema(kind: str, plugins: bool) -> dict[str, object]:
         "$schema": DRAFT,
         "title": f"NeuroLedger {kind[:-1]}",
     }
-    if kind in CHOOSES:
-        field, component_kind = CHOOSES[kind]
-        definitions = schema.setdefault("$defs", {})
-        options = []
-        for name in registry.names(component_kind, plugins=plugins):
-            registered = registry.get(component_kind, name)
-            doc = registered.function.__doc__
-            option, parts = _component(component_kind, name, registered.parameters, doc)
-            options.append(option)
-            definitions |= parts
-        description = f"A registered {component_kind} and its parameters"
-        chosen: dict[str, object] = {"oneOf": options, "description": description}
+    for choice in CHOOSES.get(kind, ()):
+        chosen, parts = _choice(choice.kind, plugins)
+        schema.setdefault("$defs", {}).update(parts)
         if kind == "models":
             chosen = {"anyOf": [chosen, {"type": "null"}]}
-        schema["properties"][field] = chosen
+        if choice.several:
+            schema["properties"][choice.field]["items"] = chosen
+        else:
+            schema["properties"][choice.field] = chosen
     return schema
+
+
+def _choice(kind: str, plugins: bool) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the schema of a component of a kind with its parameters, and the definitions that it refers to."""
+    options = []
+    definitions: dict[str, object] = {}
+    for name in registry.names(kind, plugins=plugins):
+        registered = registry.get(kind, name)
+        doc = registered.function.__doc__
+        option, parts = _component(kind, name, registered.parameters, doc)
+        options.append(option)
+        definitions |= parts
+    description = f"A registered {kind} and its parameters"
+    return {"oneOf": options, "description": description}, definitions
 
 
 @cache
@@ -336,19 +364,32 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Find
 
 
 def _components(entry: Entry) -> Iterator[Finding]:
-    field, kind = CHOOSES.get(entry.kind, ("", ""))
-    component = getattr(entry.spec, field, None)
-    if not isinstance(component, Component):
-        return
+    for choice in CHOOSES.get(entry.kind, ()):
+        for place, component in chosen_in(entry.spec, choice.field):
+            yield from _component_problems(entry, choice.kind, place, component)
+
+
+def chosen_in(spec: Spec, field: str) -> Iterator[tuple[Place, Component]]:
+    """Yield the components that a field of a spec names, with the place of each."""
+    named = getattr(spec, field)
+    if isinstance(named, Component):
+        yield (field,), named
+    elif isinstance(named, tuple):
+        yield from (((field, number), each) for number, each in enumerate(named))
+
+
+def _component_problems(
+    entry: Entry, kind: str, place: Place, component: Component
+) -> Iterator[Finding]:
     try:
         registered = registry.get(kind, component.name)
     except RequestError as error:
-        yield _at(entry, (field, "name"), str(error), code="spec.component")
+        yield _at(entry, (*place, "name"), str(error), code="spec.component")
         return
     try:
         registered.bind(component.parameters)
     except ValidationError as error:
-        yield from explain(error, entry.document, registered.parameters, (field,))
+        yield from explain(error, entry.document, registered.parameters, place)
 
 
 class _OverrideCase(NamedTuple):

@@ -14,7 +14,9 @@ from markupsafe import Markup, escape
 from neuroledger.data.arrays import Floats, floats
 
 __all__ = [
+    "COLOURS",
     "Axis",
+    "Line",
     "Point",
     "Strip",
     "axis_over",
@@ -23,6 +25,7 @@ __all__ = [
     "element",
     "layer_curve",
     "line",
+    "lines",
     "scatter",
     "strips",
     "tenth",
@@ -288,6 +291,60 @@ def bars(shares: Mapping[str, float], unit: str) -> Markup:
         ]
     values = ", ".join(f"{name} {value:.3g}" for name, value in order)
     return _svg(parts, f"{unit}: {values}", WIDTH, 10 + 26 * len(order))
+
+
+COLOURS: Final = 6
+"""Colours of lines in the style sheet; further lines have the same ones, and are dashed."""
+
+
+class Line(NamedTuple):
+    """A named line, and the limits around it; these are empty if there are none."""
+
+    name: str
+    values: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+
+
+def lines(
+    places: Sequence[float], shown: Sequence[Line], x_label: str, y_label: str
+) -> Markup:
+    """Draw lines over the same places, each with a band between its limits."""
+    ends = [end for one in shown for part in one[1:] for end in part]
+    x_axis = axis_over(places, zero=False)
+    frame = _Frame(x_axis, axis_over(ends), logarithmic=False)
+    parts = [*_ticks(frame), *_zeros(frame)]
+    xs = [frame.at_x(place) for place in places]
+
+    def at(values: Sequence[float]) -> list[tuple[float, float]]:
+        return [(x, frame.at_y(value)) for x, value in zip(xs, values, strict=True)]
+
+    for number, one in enumerate(shown):
+        if one.low:
+            around = _points([*at(one.high), *reversed(at(one.low))])
+            kind = f"band c{number % COLOURS}"
+            parts.append(element("polygon", class_=kind, points=around))
+    for number, one in enumerate(shown):
+        dashed = " dashed" if number >= COLOURS else ""
+        mark = element(
+            "polyline",
+            title(one.name),
+            class_=f"c{number % COLOURS}{dashed}",
+            points=_points(at(one.values)),
+        )
+        parts.append(mark)
+    parts.append(text(LEFT + frame.width / 2, HEIGHT - 6, x_label, "middle"))
+    parts.append(_beside_axis(TOP + frame.height / 2, y_label))
+    names = ", ".join(one.name for one in shown)
+    return _svg(parts, f"{y_label} against {x_label}: {names}", WIDTH, HEIGHT)
+
+
+def _zeros(frame: _Frame) -> Iterator[str]:
+    """Yield a line at zero of each axis that contains it."""
+    yield _across("floor", frame.at_y(0.0))
+    if frame.x.low < 0 < frame.x.high:
+        x = tenth(frame.at_x(0.0))
+        yield line("floor", x, x, TOP, HEIGHT - BOTTOM)
 
 
 class Strip(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
+from neuroledger.data.gate.signatures import are_current
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
 from neuroledger.data.load import load_dataset, verified_files
@@ -31,8 +32,8 @@ from neuroledger.report.curves import Curve, curves_in, figures
 from neuroledger.report.drawings import Axis, Point, axis_over, bars, details, scatter
 from neuroledger.report.front import front, packed_pairs
 from neuroledger.report.history import Step, history
+from neuroledger.report.recordings import KnownBy, clock_rows, known_by, timeline
 from neuroledger.report.table import board_of, withheld_in
-from neuroledger.report.timelines import clock_rows, timeline
 from neuroledger.spec import registry
 from neuroledger.spec.base import spec_sha256
 from neuroledger.spec.bibliography import Reference, joined
@@ -368,6 +369,15 @@ def _numbers(world: World, board: Leaderboard) -> list[tuple[str, str]]:
     ]
 
 
+def _known_by(spec: DatasetSpec, report: ValidationReport | None) -> list[KnownBy]:
+    """Return figures of the signatures that a spec names, if its data are valid and public, and none has changed since."""
+    if spec.access == "private" or report is None or not report.success:
+        return []
+    if not are_current(spec, report.signatures):
+        return []
+    return known_by(report.signatures)
+
+
 def _benchmark_pages(world: World) -> Iterator[Page]:
     items = []
     by_benchmark: dict[str, list[Known]] = {}
@@ -544,6 +554,7 @@ def _dataset_pages(
             "cited": _cited(world, spec.cite),
             "timeline": timeline(report.clocks) if report else None,
             "clocks": clock_rows(report.clocks) if report else [],
+            "known_by": _known_by(spec, report),
         }
         yield Page(
             f"datasets/{id}.html",

@@ -354,7 +354,8 @@ _PLAIN = {"extra_forbidden": "there is no such field", "missing": "it is missing
 
 
 # Fields that describe without affecting any number. The bytes of files are fixed by their pins, not by `downloads` or by
-# where `lists` are written. The channel of `stimuli` decides which models can be scored, not their scores.
+# where `lists` are written. The channel of `stimuli` decides which models can be scored, not their scores. `signatures` are
+# shown only.
 DESCRIPTIVE = frozenset(
     {
         "title",
@@ -370,6 +371,7 @@ DESCRIPTIVE = frozenset(
         "chance_level",
         "stimuli",
         "made_from",
+        "signatures",
     }
 )
 

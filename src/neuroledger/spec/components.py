@@ -34,6 +34,7 @@ __all__ = [
     "ReaderContext",
     "Registered",
     "Side",
+    "Signature",
     "Stimuli",
     "context_of",
     "parameter_model",
@@ -120,6 +121,7 @@ CONTEXT_FIELDS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
         "reader": {"context": "neuroledger.spec.components.ReaderContext"},
         "stimuli": {},
+        "signature": {},
     }
 )
 # Types of contexts that no field of a spec can have: a parameter of this type with another name is misspelt.
@@ -347,6 +349,27 @@ class Stimuli(Registered):
     """The table of a reader's stimuli: ``(files, *, …) -> pd.DataFrame``."""
 
     kind: ClassVar[str] = "stimuli"
+
+
+@dataclass(frozen=True)
+class Signature(Registered):
+    """What data are known by: ``(assembly, *, …) -> xr.Dataset``, for the page of a data set.
+
+    Attributes
+    ----------
+    title
+        What it is.
+    quantity, unit
+        What its values are; an empty unit is that of the data.
+    place
+        What its values are at, with its unit.
+    """
+
+    kind: ClassVar[str] = "signature"
+    title: str = ""
+    quantity: str = ""
+    unit: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)

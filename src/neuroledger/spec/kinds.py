@@ -184,6 +184,8 @@ class DatasetSpec(Spec):
     """Why no reader supports the pinned files as published; they can still be fetched, and converted by hand."""
     defects: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    signatures: tuple[Component, ...] = ()
+    """What the page of the data set shows that its signals are known by, such as evoked responses."""
     made_from: Sha256 | None = None
     """SHA-256 of the names and bytes of the folder from which `neuroledger start` made the data set."""
 

@@ -1,4 +1,4 @@
-"""The registry of components: decorators that register a function as a metric, ceiling, paradigm, builder or reader."""
+"""The registry of components: decorators that register a function as one of a kind, such as a metric or a reader."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from neuroledger.spec.components import (
     Reads,
     Registered,
     Side,
+    Signature,
     Simulates,
     Stimuli,
     Together,
@@ -57,6 +58,7 @@ __all__ = [
     "paradigm",
     "reader",
     "Registered",
+    "signature",
     "stimuli",
 ]
 
@@ -70,6 +72,7 @@ FOLDERS: Mapping[str, str] = MappingProxyType(
         "builder": "models",
         "reader": "readers",
         "stimuli": "readers",
+        "signature": "signatures",
     }
 )
 
@@ -112,7 +115,7 @@ def _reference(
     return get, (component.kind, component.name)
 
 
-for _kind in (Metric, Ceiling, Paradigm, Builder, Reader, Stimuli):
+for _kind in (Metric, Ceiling, Paradigm, Builder, Reader, Stimuli, Signature):
     copyreg.pickle(_kind, _reference)
 
 
@@ -302,6 +305,19 @@ def stimuli(name: str) -> Callable[[F], F]:
     return _register(Stimuli, name, 1)
 
 
+def signature(
+    name: str, *, version: int, title: str, quantity: str, place: str, unit: str = ""
+) -> Callable[[F], F]:
+    """Register what data are known by, which the page of a data set shows: ``(assembly, *, …) -> xr.Dataset``.
+
+    The result has the variables ``mean``, ``low`` and ``high``, (class, channel, …), the last dimension of which has a
+    coordinate, and ``people`` and ``over``, (class,): the number of people, and what the interval is over. ``title`` names
+    it, ``quantity`` and ``unit`` say what its values are (default: the unit of the data), and ``place`` what they are at.
+    """
+    declared = {"title": title, "quantity": quantity, "unit": unit, "place": place}
+    return _register(Signature, name, version, **declared)
+
+
 @overload
 def get(kind: Literal["metric"], name: str) -> Metric: ...
 @overload
@@ -312,6 +328,8 @@ def get(kind: Literal["paradigm"], name: str) -> Paradigm: ...
 def get(kind: Literal["builder"], name: str) -> Builder: ...
 @overload
 def get(kind: Literal["reader"], name: str) -> Reader: ...
+@overload
+def get(kind: Literal["signature"], name: str) -> Signature: ...
 @overload
 def get(kind: Literal["metric", "ceiling"], name: str) -> Metric | Ceiling: ...
 @overload
@@ -459,15 +477,33 @@ def _import_one(kind: str, name: str) -> None:
 
 def mentioning(family: Family, kind: str, text: str) -> list[str]:
     """Return the modules of a family, in its folder for a kind, whose source contains a text; those it names come first."""
-    found = importlib.util.find_spec(f"{family.module}.{FOLDERS[kind]}")
+    place = f"{family.module}.{FOLDERS[kind]}"
     modules = []
-    for folder in (found.submodule_search_locations or ()) if found else ():
-        for path in sorted(Path(folder).rglob("*.py")):
+    for folder in _folders(place):
+        for path in sorted(folder.rglob("*.py")):
             if text in path.read_text(encoding="utf-8"):
                 parts = path.relative_to(folder).with_suffix("").parts
-                modules.append(".".join([family.module, FOLDERS[kind], *parts]))
+                modules.append(".".join([place, *parts]))
+    if (alone := _file(place)) and text in alone.read_text(encoding="utf-8"):
+        modules.append(place)
     named = text.strip('"')
     return sorted(modules, key=lambda module: not module.endswith(f".{named}"))
+
+
+def _folders(module: str) -> list[Path]:
+    """Return the folders of a package; none if it is a single file, or missing."""
+    found = importlib.util.find_spec(module)
+    return [
+        Path(folder) for folder in (found and found.submodule_search_locations) or ()
+    ]
+
+
+def _file(module: str) -> Path | None:
+    """Return the file of a module; None if it is a package or missing."""
+    found = importlib.util.find_spec(module)
+    if found is None or found.submodule_search_locations or found.origin is None:
+        return None
+    return Path(found.origin)
 
 
 def _import_family(family: Family, kind: str) -> None:

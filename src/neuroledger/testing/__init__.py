@@ -42,7 +42,15 @@ __all__ = [
     "contract_findings",
 ]
 
-KINDS: Final = ("metric", "ceiling", "paradigm", "builder", "reader", "stimuli")
+KINDS: Final = (
+    "metric",
+    "ceiling",
+    "paradigm",
+    "builder",
+    "reader",
+    "stimuli",
+    "signature",
+)
 
 
 def contract_checks(
@@ -55,7 +63,7 @@ def contract_checks(
     Parameters
     ----------
     kind
-        ``metric``, ``ceiling``, ``paradigm``, ``builder``, ``reader`` or ``stimuli``; default: all.
+        ``metric``, ``ceiling``, ``paradigm``, ``builder``, ``reader``, ``stimuli`` or ``signature``; default: all.
     name
         The name under which the component is registered; default: all of the kind.
     catalog

@@ -13,13 +13,13 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from neuroledger.data.load import DeclaredFiles
-from neuroledger.engine.check import CHOOSES
+from neuroledger.engine.check import CHOOSES, chosen_in
 from neuroledger.engine.overrides import resolve
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import ContractError, NeuroLedgerError, RequestError, SpecError
 from neuroledger.spec import registry
-from neuroledger.spec.base import Component, Override
+from neuroledger.spec.base import Override
 from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.components import Builder, Paradigm
 from neuroledger.spec.document import parse
@@ -32,7 +32,15 @@ __all__ = ["COMPONENT_CHECKS", "declared_components"]
 ComponentCheck = Callable[[Declared], None]
 # Number of positional arguments of each kind of component.
 POSITIONAL: Final[Mapping[str, int]] = MappingProxyType(
-    {"metric": 2, "ceiling": 1, "paradigm": 2, "builder": 0, "reader": 1, "stimuli": 1}
+    {
+        "metric": 2,
+        "ceiling": 1,
+        "paradigm": 2,
+        "builder": 0,
+        "reader": 1,
+        "stimuli": 1,
+        "signature": 1,
+    }
 )
 # A field that no component has.
 FOREIGN: Final = "no_such_parameter"
@@ -42,7 +50,10 @@ def declared_components(kind: str, catalog: Catalog) -> dict[str, Declared]:
     """Return every registered component of a kind by name, with the valid specs of the catalogue that name it."""
     chosen = "reader" if kind == "stimuli" else kind
     plural, field = next(
-        (plural, field) for plural, (field, other) in CHOOSES.items() if other == chosen
+        (plural, choice.field)
+        for plural, choices in CHOOSES.items()
+        for choice in choices
+        if choice.kind == chosen
     )
     entries: dict[str, list[Entry]] = defaultdict(list)
     for id in catalog.ids(plural):
@@ -50,9 +61,8 @@ def declared_components(kind: str, catalog: Catalog) -> dict[str, Declared]:
             entry = catalog.entry(plural, id)
         except SpecError:
             continue  # reported by `neuroledger check`
-        named = getattr(entry.spec, field)
-        if isinstance(named, Component):
-            entries[named.name].append(entry)
+        for name in {named.name for _, named in chosen_in(entry.spec, field)}:
+            entries[name].append(entry)
     return {
         name: Declared(registry.get(kind, name), catalog, field, entries[name])
         for name in registry.names(kind)
@@ -62,7 +72,10 @@ def declared_components(kind: str, catalog: Catalog) -> dict[str, Declared]:
 def _valid(declared: Declared) -> list[dict[str, object]]:
     """Return the valid parameters of each spec that names the component, and its defaults if they suffice."""
     given = [
-        getattr(entry.spec, declared.field).parameters for entry in declared.entries
+        named.parameters
+        for entry in declared.entries
+        for _, named in chosen_in(entry.spec, declared.field)
+        if named.name == declared.component.name
     ]
     valid = []
     for values in [{}, *given]:
@@ -245,5 +258,6 @@ COMPONENT_CHECKS: Final[Mapping[str, Mapping[str, ComponentCheck]]] = MappingPro
         "builder": {**_OF_ALL, **_CHANNELS, "contract.model": _model},
         "reader": {**_OF_ALL, "contract.files": _files},
         "stimuli": {**_OF_ALL, "contract.files": _files},
+        "signature": _OF_ALL,
     }
 )

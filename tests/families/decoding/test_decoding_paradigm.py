@@ -13,9 +13,12 @@ from neuroledger.families.decoding.models.classical_decoders import (
     shrinkage_lda,
     sklearn_decoder,
 )
-from neuroledger.families.decoding.paradigms.decoding import decoding
+from neuroledger.families.decoding.paradigms.decoding import (
+    _training_truth,
+    decoding,
+)
 from neuroledger.families.decoding.protocols.decoder import Decoder
-from neuroledger.families.decoding.protocols.splits import SplitRule
+from neuroledger.families.decoding.protocols.splits import Fold, SplitRule
 from tests.families.decoding.decoding_cases import windows
 
 
@@ -55,6 +58,23 @@ def test_noise_and_permuted_labels_are_at_chance():
     shuffled = measured(shrinkage_lda(id="shuffled", shuffles_labels=True), strong)
     assert abs(accuracy(shuffled) - 0.5) < 0.2
     assert "control: the training labels were permuted" in shuffled.notes
+
+
+def test_a_permuted_fact_about_people_does_not_survive_in_one_validated_person():
+    """Regressions are fitted on the validation part too, where a permutation alone would leave the age of one person."""
+    person = np.repeat(np.arange(4), 20)
+    rows = np.arange(80)
+    fold = Fold(rows[20:60], rows[60:], rows[:20])
+    control = shrinkage_lda(id="shuffled", shuffles_labels=True)
+    rng = np.random.default_rng(0)
+    age = 10.0 + person
+    taught = _training_truth(control, age, person.astype(str), fold, rng)
+    assert set(taught[60:]) == {11.0, 12.0, 13.0}
+    assert sorted(taught) == sorted(age)
+    # What varies within people is permuted within each part, whose shares of it stay equal.
+    words = np.tile(["a", "b"], 40)
+    taught = _training_truth(control, words, person.astype(str), fold, rng)
+    assert (taught[60:] == "a").sum() == 10
 
 
 def test_a_planted_signal_is_found_in_noise():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import xarray as xr
+from scipy.signal import periodogram
+from scipy.stats import sem, t
 
 from neuroledger.errors import RequestError
 from neuroledger.families.signals.signals import signals
@@ -12,6 +14,7 @@ from neuroledger.families.signals.signatures import (
     band_change,
     evoked_response,
     flicker_spectrum,
+    power_spectrum,
 )
 
 RATE, START, PEOPLE, EACH = 100.0, -1.0, 12, 20
@@ -83,10 +86,28 @@ def test_flicker_is_a_peak_at_its_frequency_and_nowhere_else() -> None:
     assert float(np.abs(rest).mean()) < 1
 
 
-def test_one_person_has_a_mean_and_no_interval() -> None:
-    found = evoked_response(simulated(np.zeros_like(SECONDS), 0, people=1))
-    assert np.isfinite(found["mean"]).all()
-    assert np.isnan(found["low"]).all()
+def test_the_interval_of_one_person_is_over_windows() -> None:
+    data = simulated(np.zeros_like(SECONDS), 0, people=1)
+    found = evoked_response(data)
+    windows = data.values[data["label"].values == "a"]
+    low, high = t.interval(
+        0.95, len(windows) - 1, windows.mean(axis=0), sem(windows, axis=0)
+    )
+    np.testing.assert_allclose(found["low"].sel({"class": "a"}), low)
+    np.testing.assert_allclose(found["high"].sel({"class": "a"}), high)
+    assert found["over"].values.tolist() == ["windows", "windows"]
+    assert np.isnan(evoked_response(data[:2])["low"]).all()
+
+
+def test_power_density_is_that_of_scipy() -> None:
+    data = simulated(np.sin(2 * np.pi * 12 * SECONDS), 0, people=1)
+    found = power_spectrum(data, classes=("b",), channels=("C4",), between=(5, 20))
+    windows = data.values[data["label"].values == "b"][:, 1]
+    frequencies, power = periodogram(windows, RATE, "hann")
+    inside = (frequencies >= 5) & (frequencies <= 20)
+    np.testing.assert_allclose(found["frequency"], frequencies[inside])
+    decibel = 10 * np.log10(power.mean(axis=0)[inside])
+    np.testing.assert_allclose(found["mean"].values[0, 0], decibel)
 
 
 def test_what_cannot_be_computed_is_said() -> None:
@@ -97,5 +118,9 @@ def test_what_cannot_be_computed_is_said() -> None:
         evoked_response(data, baseline=(5.0, 6.0))
     with pytest.raises(RequestError, match="between 0 and 50 Hz"):
         band_change(data, band=(8.0, 60.0), baseline=(-1.0, 0.0))
+    with pytest.raises(RequestError, match="no channel Pz; they have C3, C4"):
+        evoked_response(data, channels=("Pz",))
+    with pytest.raises(RequestError, match="nothing lies between 5 and 6"):
+        evoked_response(data, between=(5.0, 6.0))
     with pytest.raises(RequestError, match="too little for a width"):
         flicker_spectrum(data, width=0.3)

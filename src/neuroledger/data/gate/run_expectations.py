@@ -10,6 +10,7 @@ from typing import Final, NotRequired, TypedDict
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.gate.expectations import Inquiry, Subject, UnaskableError, inquire
 from neuroledger.data.gate.gx_queries import Answer
+from neuroledger.data.gate.signatures import Signature
 from neuroledger.data.gate.validation import CheckResult, Contents, Repetitions
 from neuroledger.errors import (
     DataError,
@@ -60,6 +61,7 @@ class Examined(TypedDict):
     great_expectations: str
     contents: NotRequired[dict[str, Contents]]
     repetitions: NotRequired[tuple[Repetitions, ...]]
+    signatures: NotRequired[tuple[Signature, ...]]
 
 
 def examine(

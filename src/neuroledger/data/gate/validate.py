@@ -17,6 +17,11 @@ from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.repetitions import repetitions_of
 from neuroledger.data.gate.rows import row_findings
 from neuroledger.data.gate.run_expectations import Examined, examine
+from neuroledger.data.gate.signatures import (
+    are_current,
+    problems_of,
+    signatures_of,
+)
 from neuroledger.data.gate.validation import (
     Contents,
     ValidationReport,
@@ -75,7 +80,8 @@ def validate(
 
     There are three stages, and each requires the one before: the files match their pins (hash), the reader's result
     follows the conventions (structure), the expectations are met. If there is a valid report for the same inputs, only
-    the first stage is repeated. The members of a data set are validated before it, and must be valid.
+    the first stage is repeated, unless the spec names other signatures. The members of a data set are validated before it,
+    and must be valid.
 
     Parameters
     ----------
@@ -118,12 +124,12 @@ def validate(
     existing = _valid_report(catalog, spec)
     if existing is None:
         report = seal(_report(catalog, spec, data_docs))
-    elif not force and seen_here(catalog, existing):
+    elif not force and _is_settled(catalog, spec, existing):
         return existing
     else:
         report = seal(_report(catalog, spec, data_docs))
         # A report that is committed stays as it is.
-        if _same_verdict(existing, report):
+        if _same_verdict(existing, report) and are_current(spec, existing.signatures):
             report = existing
     write_report(path, report)
     remember_here(catalog, report)
@@ -137,9 +143,14 @@ def _valid_report(catalog: Catalog, spec: DatasetSpec) -> ValidationReport | Non
     return read_report(report_path(catalog.root, spec.id))
 
 
+def _is_settled(catalog: Catalog, spec: DatasetSpec, report: ValidationReport) -> bool:
+    """Whether a valid report was made by this machine, and holds the signatures that the spec names."""
+    return seen_here(catalog, report) and are_current(spec, report.signatures)
+
+
 def _same_verdict(one: ValidationReport, other: ValidationReport) -> bool:
-    """Whether two reports differ only in the version of Great Expectations."""
-    without = {"great_expectations", "payload_sha256"}
+    """Whether two reports differ only in the version of Great Expectations and in what their pages show."""
+    without = {"great_expectations", "payload_sha256", "signatures"}
     return one.model_dump(exclude=without) == other.model_dump(exclude=without)
 
 
@@ -245,7 +256,13 @@ def _examined(
     notes = [
         Finding("data.left-out", "note", f"data set {spec.id}", text) for text in texts
     ]
-    result["findings"] = (*_row_findings(spec, data), *result["findings"], *notes)
+    result["signatures"] = signatures_of(spec, data.assembly)
+    result["findings"] = (
+        *_row_findings(spec, data),
+        *result["findings"],
+        *problems_of(spec, result["signatures"]),
+        *notes,
+    )
     return result
 
 

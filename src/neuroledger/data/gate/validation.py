@@ -17,6 +17,7 @@ from pydantic import (
 
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.fetch import absent
+from neuroledger.data.gate.signatures import Signature
 from neuroledger.errors import Finding
 from neuroledger.spec.base import sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog
@@ -141,13 +142,17 @@ class ValidationReport(BaseModel):
     clocks: tuple[RecordingClocks, ...] = ()
     """The clocks of each recording and how its windows were cut; not written if the reader states none, or if the data are
     private."""
+    signatures: tuple[Signature, ...] = ()
+    """What the spec names as `signatures`; not written if there are none, or if the data are private."""
     payload_sha256: str = ""
 
     @model_serializer(mode="wrap")
     def _plain(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         fields: dict[str, object] = serialize(self)
         return {
-            name: value for name, value in fields.items() if name != "clocks" or value
+            name: value
+            for name, value in fields.items()
+            if name not in ("clocks", "signatures") or value
         }
 
     @property

@@ -357,7 +357,7 @@ def measure_folds(
                 part = fold._replace(
                     train=np.sort(np.concatenate([fold.train, fold.calibration]))
                 )
-            taught = _training_truth(model, targets, part, rng)
+            taught = _training_truth(model, targets, people, part, rng)
             started = time.perf_counter()
             _fit(estimator, windows, taught, part, people, model.id)
             seconds.append(time.perf_counter() - started)
@@ -476,14 +476,28 @@ def _training_notes(trained: list[Any], seeds: tuple[int, ...]) -> list[str]:
 
 
 def _training_truth(
-    model: Decoder, truth: Array, fold: Fold, rng: np.random.Generator
+    model: Decoder, truth: Array, people: Array, fold: Fold, rng: np.random.Generator
 ) -> Array:
+    """The targets to train on; of a control, permuted within its training and its validation part.
+
+    A fact about people is permuted over both parts at once: within a validation part of one person it would stay as it was.
+    """
     if not model.shuffles_labels:
         return truth
+    parts = [fold.train, fold.validation]
+    known = np.concatenate(parts)
+    if _is_of_people(truth[known], people[known]):
+        parts = [known]
     shuffled = truth.copy()
-    for part in (fold.train, fold.validation):
+    for part in parts:
         shuffled[part] = truth[rng.permutation(part)]
     return shuffled
+
+
+def _is_of_people(truth: Array, people: Array) -> bool:
+    """Whether all windows of a person have the same target."""
+    _, first, person = np.unique(people, return_index=True, return_inverse=True)
+    return bool((truth == truth[first][person]).all())
 
 
 def _signature(

@@ -6,7 +6,7 @@ import re
 
 from neuroledger.data.clocks import Clock, Gap, LeftOut, RecordingClocks
 from neuroledger.data.facts import Fact
-from neuroledger.report.timelines import SHOWN, clock_rows, timeline
+from neuroledger.report.recordings import SHOWN, clock_rows, timeline
 
 SECONDS = Fact("s", "stated")
 
