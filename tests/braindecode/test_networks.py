@@ -248,6 +248,7 @@ NAMED = {
     "CBraMod": 200.0,
     "LUNA": 256.0,
     "LaBraM": 200.0,
+    "REVE": 200.0,
 }
 
 

@@ -1,5 +1,9 @@
 """Channels and windows reach a network as declared: by name, by position, as differences, learned, scaled and padded."""
 
+import json
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
@@ -8,6 +12,12 @@ from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.channel_adapters import (
     ChannelAdapter,
     adapt_channels,
+)
+from neuroledger.families.decoding.models.position_table import (
+    FILE,
+    FOLDER,
+    channel_positions,
+    table_of_positions,
 )
 from neuroledger.families.decoding.models.window_inputs import Inputs, with_inputs
 from neuroledger.families.decoding.protocols.decoder import Signature
@@ -202,3 +212,19 @@ def test_a_learned_adapter_starts_as_declared(signature, x):
     limited = {"name": "learned", "channels": 4, "largest_norm": 1.0}
     _, wanted, module = seen(signature, x, inputs={"channels": limited})
     assert (wanted.channels, module.adapter.largest_norm) == (4, 1.0)
+
+
+def test_a_table_of_positions_is_that_of_the_data_and_of_the_montage():
+    place = (0.01, 0.02, 0.09)
+    unknown = (np.nan, np.nan, np.nan)
+    two = Signature("classification", 2, 8, 2, 8.0, ("E1", "CZ"), 0)
+    two = two._replace(positions=(place, unknown))
+    before = os.environ.get(FOLDER)
+    with table_of_positions(two, "m"):
+        table = json.loads(Path(os.environ[FOLDER], FILE).read_text())
+    assert os.environ.get(FOLDER) == before
+    assert table["E1"] == list(place)
+    x, _, z = table["CZ"]
+    assert abs(x) < 0.005 and z > 0.08
+    with pytest.raises(ModelError, match="no position is known of E1"):
+        channel_positions(two._replace(positions=None), "m")

@@ -25,6 +25,7 @@ __all__ = [
     "ChannelAdapter",
     "Learned",
     "adapt_channels",
+    "standard_positions",
 ]
 
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -236,6 +237,21 @@ def _places(adapter: ByPosition, id: str) -> list[Place]:
         )
     found = (by_name[name.lower()] for name in adapter.channels)
     return [(float(x), float(y), float(z)) for x, y, z in found]
+
+
+def standard_positions(montage: str, id: str) -> dict[str, list[float]]:
+    """The positions of a montage of MNE in metres, in head coordinates, by name in small letters.
+
+    Raises
+    ------
+    ModelError
+        MNE has no such montage.
+    """
+    with quiet_mne() as mne:
+        known = _montage(mne, montage, id)
+    return {
+        name.lower(): [float(axis) for axis in place] for name, place in known.items()
+    }
 
 
 def _montage(mne: ModuleType, name: str, id: str) -> Mapping[str, Sequence[float]]:

@@ -7,7 +7,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Annotated, Any, Literal
@@ -20,6 +20,7 @@ from neuroledger.families.decoding.models.convolutional_decoders import (
     eegnet,
     shallow_fbcsp_net,
 )
+from neuroledger.families.decoding.models.position_table import table_of_positions
 from neuroledger.families.decoding.models.pretrained_contract import (
     Contract,
     tensor_adapter,
@@ -366,6 +367,7 @@ def braindecode_decoder(
     needs: Needs | None = None,
     inputs: Inputs | None = None,
     adapt: Adapt = "full",
+    positions: Literal["published", "data"] = "published",
 ) -> Decoder:
     """A network of braindecode by the name of its class, trained by `recipe`.
 
@@ -383,6 +385,9 @@ def braindecode_decoder(
         depends on the number of classes.
     contract
         Tensors of the file that this network does not have, or has in another size.
+    positions
+        Where a network that looks up channels in a table (REVE) has it from: as published, which braindecode downloads, or
+        from the positions of the data, and MNE's montage `standard_1005` for channels without.
 
     Raises
     ------
@@ -413,7 +418,10 @@ def braindecode_decoder(
             raise ModelError(
                 f"model {id!r}: {architecture!r} of braindecode is not a network"
             )
-        network = build_network(network_class, signature, parameters or {}, id, known)
+        with _table(positions, signature, id):
+            network = build_network(
+                network_class, signature, parameters or {}, id, known
+            )
         if weights:
             fitted = dict if contract is None else tensor_adapter(contract, network, id)
             load_weights(network, weights, id, fresh=fresh, adapt=fitted)
@@ -436,6 +444,15 @@ def braindecode_decoder(
         adapt=adapt,
         training=training,
     )
+
+
+def _table(
+    positions: Literal["published", "data"], signature: Signature, id: str
+) -> AbstractContextManager[None]:
+    """Within the context, networks find the table of positions that is wanted."""
+    if positions == "data":
+        return table_of_positions(signature, id)
+    return nullcontext()
 
 
 def _models(id: str) -> ModuleType:
