@@ -49,11 +49,16 @@ HOLD = threading.Event()
 """Set when jobs that hold their worker may end; workers of these tests are threads of this process."""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[Any]:
     """Two workers of one thread each in this process, of which one declares a graphics card."""
     options: dict[str, Any] = {"processes": False, "dashboard_address": ":0"}
-    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, **options) as made:
+    # A client that looks at workers while it is closed leaves an error to whichever test comes next.
+    never = dask.config.set({"distributed.client.scheduler-info-interval": "1h"})
+    with (
+        never,
+        distributed.LocalCluster(n_workers=0, threads_per_worker=1, **options) as made,
+    ):
         address = made.scheduler_address
         workers = [
             made.sync(_start, address, name="plain"),
@@ -62,6 +67,9 @@ def cluster() -> Iterator[Any]:
         yield made
         for worker in workers:
             made.sync(worker.close)
+    # A worker that writes netCDF makes a client, which stays the default of its process.
+    distributed.client._global_clients.clear()
+    dask.config.config.pop("scheduler", None)
 
 
 async def _start(address: str, **options: Any) -> Any:

@@ -23,6 +23,8 @@ __all__ = ["Carried", "carry", "fetch_sources"]
 MOST_BYTES: Final = 64 * 1024**2
 """Bytes of data that travel; larger files come from the mirror, the address or the DVC remote of each."""
 
+HAVE_FILES: Final = ("datasets", "models")
+
 Source = tuple[str, str]
 """The kind and the id of a spec."""
 
@@ -59,18 +61,24 @@ def carry(catalog: Catalog, jobs: Iterable[Job]) -> Carried:
     Specs of installed packages do not travel: the worker must have the same packages.
     """
     root = catalog.root
-    sources = sorted({source for job in jobs for source in _specs_of(catalog, job)})
+    needed = set[Source]()
+    for job in jobs:
+        needed.update(_specs_of(catalog, job))
+    sources = sorted(needed)
     paths = {root / "dvc.yaml", root / ".dvc" / "config"}
     for kind, id in sources:
-        paths |= _files_of_spec(catalog, kind, id)
-    files = {str(path.relative_to(root)): path for path in paths if path.is_file()}
-    content = {name: path.read_bytes() for name, path in files.items()}
-    content |= _small_files(catalog, sources)
-    if ".dvc/config" in content:
-        content[".dvc/config"] = _without_git(content[".dvc/config"], root)
+        paths.update(_files_of_spec(catalog, kind, id))
+    content = _small_files(catalog, sources)
+    for path in paths:
+        if path.is_file():
+            content[str(path.relative_to(root))] = path.read_bytes()
+    config = content.get(".dvc/config")
+    if config is not None:
+        content[".dvc/config"] = _without_git(config, root)
     digest = hashlib.sha256()
     for name in sorted(content):
-        digest.update(f"{name}\0{len(content[name])}\0".encode() + content[name])
+        digest.update(f"{name}\0{len(content[name])}\0".encode())
+        digest.update(content[name])
     return Carried(content, digest.hexdigest())
 
 
@@ -82,16 +90,16 @@ def fetch_sources(catalog: Catalog, job: Job) -> None:
     UnavailableError
         A file could not be fetched; the message says what was tried.
     """
-    wanted: dict[str, Source] = {}
-    for kind, id in sorted(set(_specs_of(catalog, job))):
-        if kind in ("datasets", "models"):
-            wanted[id] = kind, id
+    kinds: dict[str, str] = {}
+    for kind, id in _specs_of(catalog, job):
+        if kind in HAVE_FILES:
+            kinds[id] = kind
 
     def fetch(id: str) -> None:
-        folder, pins = pinned_files(catalog, *wanted[id])
+        folder, pins = pinned_files(catalog, kinds[id], id)
         fetch_files(catalog.root, folder, pins)
 
-    fetch_each(list(wanted), fetch, what="data sets and models")
+    fetch_each(sorted(kinds), fetch, what="data sets and models")
 
 
 def _specs_of(catalog: Catalog, job: Job) -> Iterator[Source]:
@@ -111,16 +119,20 @@ def _next_to(catalog: Catalog, kind: str, id: str) -> Iterator[Source]:
     if kind == "benchmarks":
         benchmark = catalog.benchmark(id)
         yield "datasets", benchmark.dataset
-        yield from (("metrics", id_of(metric)) for metric in benchmark.all_metrics)
+        for metric in benchmark.all_metrics:
+            yield "metrics", id_of(metric)
         if benchmark.ceiling is not None:
             yield "ceilings", id_of(benchmark.ceiling)
-        yield from (("models", other) for other in other_models(benchmark))
+        for model in other_models(benchmark):
+            yield "models", model
     elif kind == "datasets":
-        yield from (("datasets", member) for member in catalog.dataset(id).members)
+        for member in catalog.dataset(id).members:
+            yield "datasets", member
     elif kind == "models":
         rule = rule_of(catalog.model(id))
         if rule is not None:
-            yield from (("benchmarks", other) for other in rule.on.values())
+            for other in rule.on.values():
+                yield "benchmarks", other
 
 
 def _files_of_spec(catalog: Catalog, kind: str, id: str) -> set[Path]:
@@ -130,32 +142,36 @@ def _files_of_spec(catalog: Catalog, kind: str, id: str) -> set[Path]:
     if not catalog.origin(entry.path):
         paths.add(entry.path)
         if isinstance(entry.spec, DatasetSpec):
-            tables = entry.spec.lists.values()
-            paths |= {entry.path.with_name(listed.table) for listed in tables}
+            for listed in entry.spec.lists.values():
+                paths.add(entry.path.with_name(listed.table))
     if kind == "datasets":
-        paths |= {report_path(catalog.root, id), mark_path(catalog, id)}
-    if kind in ("datasets", "models"):
+        paths.add(report_path(catalog.root, id))
+        paths.add(mark_path(catalog, id))
+    if kind in HAVE_FILES:
         folder, pins = pinned_files(catalog, kind, id)
-        paths |= {folder / f"{name}.dvc" for name, pin in pins.items() if pin.dvc}
+        for name, pin in pins.items():
+            if pin.dvc:
+                paths.add(folder / f"{name}.dvc")
     return paths
 
 
 def _small_files(catalog: Catalog, sources: Iterable[Source]) -> dict[str, bytes]:
     """Return the smallest pinned files that are here, up to :data:`MOST_BYTES` in all."""
-    sizes: dict[Path, int] = {}
+    found: list[tuple[int, Path]] = []
     for kind, id in sources:
-        if kind in ("datasets", "models"):
-            folder, pins = pinned_files(catalog, kind, id)
-            for name, pin in pins.items():
-                path = folder / name
-                if pin.package is None and path.is_file():
-                    sizes[path] = pin.size
+        if kind not in HAVE_FILES:
+            continue
+        folder, pins = pinned_files(catalog, kind, id)
+        for name, pin in pins.items():
+            if pin.package is None and (folder / name).is_file():
+                found.append((pin.size, folder / name))
     content: dict[str, bytes] = {}
     left = MOST_BYTES
-    for path in sorted(sizes, key=lambda path: (sizes[path], path)):
-        if sizes[path] <= left:
-            left -= sizes[path]
-            content[str(path.relative_to(catalog.root))] = path.read_bytes()
+    for size, path in sorted(set(found)):
+        if size > left:
+            break
+        left -= size
+        content[str(path.relative_to(catalog.root))] = path.read_bytes()
     return content
 
 

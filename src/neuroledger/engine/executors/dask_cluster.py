@@ -108,14 +108,14 @@ def _client(target: str, device: str, stack: ExitStack) -> Client:
                 dashboard_address=None,
             )
         stack.enter_context(closing(cluster))
-        return Client(cluster, timeout=CONNECT_S)
+        return Client(cluster, timeout=CONNECT_S, set_as_default=False)
     if not _is_file(target):
-        return Client(target, timeout=CONNECT_S)
+        return Client(target, timeout=CONNECT_S, set_as_default=False)
     if not Path(target).is_file():
         raise RequestError(
             f"there is no scheduler file {target}: start `dask scheduler --scheduler-file {target}`"
         )
-    return Client(scheduler_file=target, timeout=CONNECT_S)
+    return Client(scheduler_file=target, timeout=CONNECT_S, set_as_default=False)
 
 
 def _is_file(target: str) -> bool:

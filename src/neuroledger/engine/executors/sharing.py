@@ -39,9 +39,13 @@ class Needs(NamedTuple):
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        parts = [f"{self.memory / 1e9:g} GB"] * bool(self.memory)
-        parts += [f"{self.gpus} GPU"] * bool(self.gpus)
-        parts += [f"{self.seconds / 60:g} min"] * bool(self.seconds)
+        parts = []
+        if self.memory:
+            parts.append(f"{self.memory / 1e9:g} GB")
+        if self.gpus:
+            parts.append(f"{self.gpus} GPU")
+        if self.seconds:
+            parts.append(f"{self.seconds / 60:g} min")
         return ", ".join(parts)
 
     def declared(self) -> Iterator[tuple[str, float]]:
@@ -135,7 +139,10 @@ class Queue:
     def ended(self, worker: Hashable, job: Job, seconds: float) -> None:
         """Learn how long a worker needed for a job."""
         group = _group(job)
-        durations = self._later if (worker, group) in self._known else self._first
+        if (worker, group) in self._known:
+            durations = self._later
+        else:
+            durations = self._first
         durations.setdefault(group, []).append(seconds)
         self._known.add((worker, group))
 
@@ -146,8 +153,12 @@ class Queue:
 
     def _chosen(self, worker: Hashable) -> Group | None:
         mine = self._own.get(worker, ("", ""))
-        owners = Counter(group for other, group in self._own.items() if other != worker)
-        workers = Counter(dataset for dataset, _ in owners.elements())
+        owners = Counter[Group]()
+        workers = Counter[str]()
+        for other, group in self._own.items():
+            if other != worker:
+                owners[group] += 1
+                workers[group[0]] += 1
 
         def preference(group: Group) -> tuple[bool, int, int]:
             dataset, _ = group
@@ -156,9 +167,14 @@ class Queue:
         free = [group for group in self._left if not owners[group]]
         if free:
             return max(free, key=preference)
-        saved = {group: self._saved(group, owners[group]) for group in self._left}
-        best = max(saved, key=lambda group: saved[group], default=None)
-        return best if best is not None and saved[best] > 0 else None
+        most = 0.0
+        best = None
+        for group in self._left:
+            saved = self._saved(group, owners[group])
+            if saved > most:
+                most = saved
+                best = group
+        return best
 
     def _saved(self, group: Group, helped: int) -> float:
         """Seconds by which all jobs of a benchmark end sooner if one more worker helps ``helped`` others."""
