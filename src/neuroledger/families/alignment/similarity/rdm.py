@@ -36,6 +36,8 @@ RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
 # Dissimilarities below this (relative to the rows' size) are rounding errors and set to 0, so that identical rows tie.
 ROUNDING = 1.5e-14
 PAIR = 2
+# Number of rows whose dissimilarities are computed at once.
+TOGETHER = 64
 # Dissimilarities that differ by less than this share of the largest are tied.
 ALIKE = 64 * np.finfo(np.float64).eps
 
@@ -54,24 +56,25 @@ def dissimilarities(gram: Gram, distance: Distance) -> Floats:
         defined = patterned(gram, distance)
         power = gram.K.diagonal() + 2 * product + level - shift * gram.row_sum
         scale = np.where(defined, 1 / np.sqrt(np.where(defined, power, 1.0)), np.nan)
-        for row, part in _triangle(result, rows):
-            others = slice(row + 1, rows)
-            np.add(
-                gram.K[row, others], product[others] + (product[row] + level), out=part
+        for some, others in _blocks(rows):
+            part = gram.K[some, others] + (
+                product[others] + (product[some, None] + level)
             )
-            part -= shift[row] * gram.row_sum[others]
-            part *= scale[others] * -scale[row]
+            part -= shift[some, None] * gram.row_sum[others]
+            part *= scale[others] * -scale[some, None]
             part += 1.0
             part[np.abs(part) < ROUNDING] = 0.0
+            _into_triangle(result, part, some.start, rows)
         if distance == "correlation" and gram.count == PAIR:
             np.rint(result, out=result)  # with two neuroids, the correlation is 1 or -1
         return result
     power = gram.K.diagonal()
-    for row, part in _triangle(result, rows):
-        total = power[row + 1 :] + power[row]
-        np.multiply(gram.K[row, row + 1 :], -2.0, out=part)
+    for some, others in _blocks(rows):
+        total = power[others] + power[some, None]
+        part = gram.K[some, others] * -2.0
         part += total
         part[part < ROUNDING * total] = 0.0
+        _into_triangle(result, part, some.start, rows)
     if distance == "squared_euclidean":
         result /= gram.count
     else:
@@ -79,13 +82,18 @@ def dissimilarities(gram: Gram, distance: Distance) -> Floats:
     return result
 
 
-def _triangle(values: Floats, rows: int) -> Iterator[tuple[int, Floats]]:
-    """Yield each row number with its part (a view) of a condensed matrix."""
-    start = 0
-    for row in range(rows - 1):
-        end = start + rows - 1 - row
-        yield row, values[start:end]
-        start = end
+def _blocks(rows: int) -> Iterator[tuple[slice, slice]]:
+    """Yield slices of some rows, and of the columns from the first of them on."""
+    for start in range(0, rows, TOGETHER):
+        yield slice(start, min(rows, start + TOGETHER)), slice(start, rows)
+
+
+def _into_triangle(values: Floats, part: Floats, start: int, rows: int) -> None:
+    """Write what a block of rows has above the diagonal to a condensed matrix."""
+    for number, entries in enumerate(part):
+        row = start + number
+        first = row * (2 * rows - row - 1) // 2
+        values[first : first + rows - 1 - row] = entries[number + 1 :]
 
 
 def _uncentred(gram: Gram, distance: Distance) -> tuple[Floats, float, Floats]:
