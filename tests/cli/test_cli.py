@@ -258,7 +258,7 @@ def test_an_interruption_does_not_wait_for_unstarted_jobs(
 ) -> None:
     script = (
         "import signal, time\n"
-        "from neuroledger.engine.executors import execute\n"
+        "from neuroledger.engine.executors import Calls, execute\n"
         "from neuroledger.engine.plan import Job\n"
         "from neuroledger.engine.records.inputs import Inputs\n"
         "def sleep(job):\n"
@@ -269,7 +269,7 @@ def test_an_interruption_does_not_wait_for_unstarted_jobs(
         "    print('begun', flush=True)\n"
         "    times = [0.1] * 3 + [900] * 20\n"
         "    jobs = [Job(str(time), 'b', str(n), Inputs()) for n, time in enumerate(times)]\n"
-        "    for _ in execute('processes:1', jobs, sleep, print):\n"
+        "    for _ in execute('processes:1', jobs, Calls(sleep, print)):\n"
         "        print('one', flush=True)\n"
     )
     (tmp_path / "long.py").write_text(script)
