@@ -26,7 +26,7 @@ from neuroledger.spec import registry
 
 TITLES = {
     "metric": "Metrics", "ceiling": "Ceilings", "paradigm": "Paradigms", "builder": "Model builders",
-    "reader": "Readers", "stimuli": "Stimulus readers",
+    "reader": "Readers", "stimuli": "Stimulus readers", "signature": "Signatures",
 }  # fmt: skip
 FENCE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")

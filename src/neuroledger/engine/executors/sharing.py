@@ -73,7 +73,7 @@ class Calls(Generic[T]):
     lacking
         Returns what the worker lacked by which a result was computed, so that another may try; empty if nothing.
     tell
-        Is told why a job is tried again.
+        Receives the reason for which a job is tried again.
     needs
         Returns what a job needs of a machine.
     folder
