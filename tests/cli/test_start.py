@@ -614,8 +614,8 @@ def test_choices_of_subjects_become_a_behavioural_benchmark(
     )  # what all people see, who then slip now and then
     rows = [
         {"image": f"{name}.png", "participant": p, "category": kinds[i],
-         "choice": shared[i] if rng.random() < 0.9 else rng.choice(["cat", "dog", "car"])}
-        for p in ("p1", "p2", "p3") for i, name in enumerate(NAMES)
+         "choice": shared[i] if rng.random() < 0.95 else rng.choice(["cat", "dog", "car"])}
+        for p in ("p1", "p2", "p3", "p4", "p5", "p6") for i, name in enumerate(NAMES)
     ]  # fmt: skip
     pd.DataFrame(rows).to_csv(images / "choices.csv", index=False)
     done = start(
