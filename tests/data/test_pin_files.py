@@ -419,8 +419,8 @@ def test_many_files_are_pinned_in_a_table(
     assert main(["fetch", "Cells"]) == 0
     assert "452 files fetched" in "".join(capsys.readouterr())
     (place / "data" / "Cells" / "more" / "0" / "0.txt").write_text("1")
-    assert main(["validate", "Cells", "--force"]) == 1
-    assert "more/0/0.txt" in capsys.readouterr().out
+    assert main(["validate", "Cells", "--force"]) == 4
+    assert "more/0/0.txt" in "".join(capsys.readouterr())
     table.write_text(table.read_text().replace("more/0/7.txt", "more/0/9.txt"))
     assert main(["check"]) == 1
     assert "Cells.files.jsonl:1:1: the table has SHA-256" in capsys.readouterr().out

@@ -159,7 +159,10 @@ def test_a_plugin_cannot_take_the_name_of_a_shipped_component(
         '@metric("regression", version=1)\ndef regression(source, target):\n    return source\n'
     )
     also = installed(tmp_path, "takingkit", **{"metrics.py": code})
-    look = "import neuroledger as nl; print(nl.metric('pls').component.function.__module__)"
+    look = (
+        "import neuroledger as nl; from neuroledger.spec import registry; registry.names('metric'); "
+        "print(nl.metric('pls').component.function.__module__)"
+    )
     done = stranger.run("-c", look, also=also)
     assert done.stdout.strip() == "neuroledger.families.alignment.metrics.regression"
     assert (

@@ -13,6 +13,7 @@ import pytest
 
 from neuroledger.errors import DataError
 from neuroledger.store import files
+from neuroledger.store.derived import derived_at
 from neuroledger.store.files import (
     alive,
     owner,
@@ -21,6 +22,7 @@ from neuroledger.store.files import (
     write_json,
     write_text,
 )
+from neuroledger.store.hashes import recalled, remember
 
 
 @pytest.fixture(scope="module")
@@ -146,3 +148,21 @@ def test_json_is_sorted_indented_and_finite(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         write_json(tmp_path / "b", float("inf"))
     assert not (tmp_path / "b").exists()
+
+
+def test_what_is_derived_is_ignored_by_git_without_a_line_of_the_repository(
+    tmp_path: Path,
+) -> None:
+    """As when somebody commits everything after a first call."""
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    data = tmp_path / "data.bin"
+    data.write_bytes(b"x")
+    remember(data, "0" * 64, tmp_path / ".cache")
+    derived_at(tmp_path).remember({"key": 1})
+    subprocess.run(["git", "add", "--all"], cwd=tmp_path, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    assert listed.stdout.split() == ["data.bin"]
+    assert derived_at(tmp_path).recall(["key"]) == {"key": 1}
+    assert recalled(data, tmp_path / ".cache") == "0" * 64

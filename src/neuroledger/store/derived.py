@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from neuroledger.store.files import keep_from_git
 from neuroledger.store.store import Store, store_folder
 
 __all__ = [
@@ -77,7 +78,7 @@ class Derived:
             return
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        keep_from_git(self.path.parent)
         connection = sqlite3.connect(self.path, timeout=10)
         # Waiting for the disk takes longer than computing a value; lost rows are computed again.
         connection.execute("PRAGMA synchronous=OFF")

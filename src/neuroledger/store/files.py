@@ -19,6 +19,7 @@ from neuroledger.errors import StorageError
 __all__ = [
     "alive",
     "json_files",
+    "keep_from_git",
     "owner",
     "replacing",
     "sweep",
@@ -111,6 +112,14 @@ def replacing(path: Path) -> Iterator[Path]:
         raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); check free space and permissions there"
         ) from error
+
+
+def keep_from_git(folder: Path) -> None:
+    """Make a folder whose files git ignores, whatever the repository's own ``.gitignore`` says."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ignored = folder / ".gitignore"
+    if not ignored.exists():
+        ignored.write_text("*\n", encoding="ascii")
 
 
 def sync(path: Path) -> None:

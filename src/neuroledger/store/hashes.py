@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from neuroledger.store.files import keep_from_git
+
 __all__ = [
     "hashed",
     "recalled",
@@ -125,7 +127,7 @@ def remembering(memory: Path | None) -> Iterator[None]:
 
 def _database(folder: Path) -> sqlite3.Connection:
     folder = folder / "neuroledger"
-    folder.mkdir(parents=True, exist_ok=True)
+    keep_from_git(folder)
     connection = sqlite3.connect(folder / "hashes.sqlite", timeout=10)
     # Waiting for the disk takes longer than hashing a file; lost rows are hashed again.
     connection.execute("PRAGMA synchronous=OFF")
