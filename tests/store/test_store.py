@@ -162,6 +162,24 @@ def test_a_failed_writer_leaves_no_files(store: Store) -> None:
     assert not list(store.folder.rglob("half"))
 
 
+def test_an_entry_that_another_process_puts_while_it_is_replaced_is_no_failure(
+    store: Store, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = shutil.copytree(entry.place, tmp_path / "copy")
+    remove, times = Store._remove, iter(range(3))
+
+    def racing(own: Store, place: Path) -> bool:
+        removed = remove(own, place)
+        if next(times, None) is not None:
+            shutil.copytree(copy, place)
+        return removed
+
+    monkeypatch.setattr(Store, "_remove", racing)
+    again = store.put("things", MADE_OF, write)
+    assert next(times, None) is None and again.sha256 == entry.sha256
+    assert store.get("things", MADE_OF) is not None
+
+
 def test_only_one_of_several_threads_computes_an_entry(store: Store) -> None:
     barrier, computed = Barrier(4, timeout=60), []
 

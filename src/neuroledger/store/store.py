@@ -9,6 +9,7 @@ recently used ones are removed, except those that a running process has open.
 from __future__ import annotations
 
 import atexit
+import errno
 import json
 import logging
 import os
@@ -62,6 +63,8 @@ SPARE_BYTES: Final = 512 * 1024**2
 INDEX: Final = "index.json"
 PROCESSES: Final = "processes"
 LOCKS: Final = "locks"
+REPLACEMENTS: Final = 100
+"""Times that an entry is replaced while other processes put the same one."""
 RECOUNT_SECONDS: Final = 60.0
 LOCK_SECONDS: Final = 5.0
 """Waiting time for a lock after which the wait is logged."""
@@ -252,11 +255,7 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            temporary.rename(place)
-        except OSError:  # the entry exists
-            self._remove(place)
-            temporary.rename(place)
+        self._replace(place, temporary)
         _sizes(self.folder).add(sum(size for size, _ in files.values()))
         return _entry(key, place, index)
 
@@ -380,6 +379,19 @@ class Store:
         self.require_own()
         base = _own(self.folder, os.getpid()) if own else self.folder
         return base / kind / key[:2] / key
+
+    def _replace(self, place: Path, new: Path) -> None:
+        """Rename a folder to an entry; one that exists is removed, as is each that another process puts there meanwhile."""
+        for _ in range(REPLACEMENTS):
+            try:
+                new.rename(place)
+            except OSError as error:
+                if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                    raise
+            else:
+                return
+            self._remove(place)
+        new.rename(place)
 
     def _remove(self, place: Path) -> bool:
         """Remove an entry: rename it first, so that it is never incomplete, then delete its files."""
