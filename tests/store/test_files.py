@@ -166,3 +166,12 @@ def test_what_is_derived_is_ignored_by_git_without_a_line_of_the_repository(
     assert listed.stdout.split() == ["data.bin"]
     assert derived_at(tmp_path).recall(["key"]) == {"key": 1}
     assert recalled(data, tmp_path / ".cache") == "0" * 64
+
+
+def test_a_link_in_the_place_of_the_list_of_ignored_files_is_not_followed(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "derived").mkdir()
+    (tmp_path / "derived" / ".gitignore").symlink_to(tmp_path / "elsewhere")
+    files.keep_from_git(tmp_path / "derived")
+    assert not (tmp_path / "elsewhere").exists()

@@ -117,9 +117,9 @@ def replacing(path: Path) -> Iterator[Path]:
 def keep_from_git(folder: Path) -> None:
     """Make a folder whose files git ignores, whatever the repository's own ``.gitignore`` says."""
     folder.mkdir(parents=True, exist_ok=True)
-    ignored = folder / ".gitignore"
-    if not ignored.exists():
-        ignored.write_text("*\n", encoding="ascii")
+    # Exclusively: a link of that name, which somebody else may have made, is not followed.
+    with suppress(FileExistsError), (folder / ".gitignore").open("x") as file:
+        file.write("*\n")
 
 
 def sync(path: Path) -> None:

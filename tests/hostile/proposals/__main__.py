@@ -38,7 +38,7 @@ def watch(event, arguments):
     elif event == "open" and isinstance(arguments[0], (str, bytes)):
         path = os.path.abspath(os.fsdecode(arguments[0]))
         writes = isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")
-        own = path in (log, os.devnull) or path.endswith(".pyc") or "__pycache__" in path
+        own = path in (log, os.devnull) or path.endswith((".pyc", "/.cache/neuroledger/.gitignore")) or "__pycache__" in path
         if writes and not own and "/neuroledger-signature-" not in path:
             said = f"write {path}"
         elif path.startswith(("/etc/passwd", "/dev/zero")):
