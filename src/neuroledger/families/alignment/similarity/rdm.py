@@ -36,8 +36,8 @@ RANKED: tuple[Comparison, ...] = ("spearman", "rho_a", "kendall_tau_a")
 # Dissimilarities below this (relative to the rows' size) are rounding errors and set to 0, so that identical rows tie.
 ROUNDING = 1.5e-14
 PAIR = 2
-# Number of rows whose dissimilarities are computed at once.
-TOGETHER = 64
+# Rows whose dissimilarities are computed at once: a block of 64 rows and some thousand stimuli fits a processor's cache.
+ROWS_AT_ONCE = 64
 # Dissimilarities that differ by less than this share of the largest are tied.
 ALIKE = 64 * np.finfo(np.float64).eps
 
@@ -84,8 +84,8 @@ def dissimilarities(gram: Gram, distance: Distance) -> Floats:
 
 def _blocks(rows: int) -> Iterator[tuple[slice, slice]]:
     """Yield slices of some rows, and of the columns from the first of them on."""
-    for start in range(0, rows, TOGETHER):
-        yield slice(start, min(rows, start + TOGETHER)), slice(start, rows)
+    for start in range(0, rows, ROWS_AT_ONCE):
+        yield slice(start, min(rows, start + ROWS_AT_ONCE)), slice(start, rows)
 
 
 def _into_triangle(values: Floats, part: Floats, start: int, rows: int) -> None:
