@@ -20,6 +20,7 @@ distributed = pytest.importorskip("distributed")
 import dask  # noqa: E402
 
 from neuroledger.display import NoDisplay  # noqa: E402
+from neuroledger.engine import run as module  # noqa: E402
 from neuroledger.engine.executors import (  # noqa: E402
     Calls,
     Needs,
@@ -43,6 +44,7 @@ from neuroledger.errors import (  # noqa: E402
     UnavailableError,
 )
 from neuroledger.spec.catalog import open_catalog  # noqa: E402
+from neuroledger.store.shared import shared_url  # noqa: E402
 from tests.engine.lab import Lab  # noqa: E402
 
 HOLD = threading.Event()
@@ -460,6 +462,26 @@ def test_the_remote_of_a_repository_travels_with_its_place() -> None:
         "[core]", "    no_scm = true", "    remote = here", "['remote \"here\"']", "    url = /lab/store",
     ]  # fmt: skip
     assert b"url = s3://lab/x" in carried._without_git(b"url = s3://lab/x", Path("/"))
+
+
+def test_workers_share_activations_where_their_caller_does(
+    valid: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = valid.open()
+    jobs = plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_SHARED", "s3://lab/activations")
+    sent = module._carried_work(catalog, Request(), jobs)
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_SHARED", "s3://own/of-the-worker")
+    seen: list[str] = []
+
+    def look(work: Work, job: Job) -> tuple[None, str]:
+        seen.append(shared_url())
+        return None, ""
+
+    monkeypatch.setattr(Work, "__call__", look)
+    sent(tmp_path, jobs[0])
+    assert seen == ["s3://lab/activations"]
+    assert shared_url() == "s3://own/of-the-worker"
 
 
 def test_a_worker_with_other_specs_computes_nothing(

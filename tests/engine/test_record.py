@@ -31,14 +31,11 @@ from neuroledger.engine.record import (
     write_record,
 )
 from neuroledger.engine.records import environment as module
-from neuroledger.engine.records.environment import (
-    environment,
-    model_of_processor,
-    versions,
-)
+from neuroledger.engine.records.environment import environment, versions
 from neuroledger.errors import DataError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.stored_score import StoredScore
+from neuroledger.store.processor import model_of_processor
 from tests.report.ledger import altered, record, with_score
 
 

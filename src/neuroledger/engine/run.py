@@ -68,6 +68,7 @@ from neuroledger.spec.kinds import Resources
 from neuroledger.stats.score import Status
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import sweep
+from neuroledger.store.shared import shared_at, shared_url
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -175,12 +176,15 @@ class CarriedWork:
     request: Request
     commit: str | None
     dirty: bool | None
+    shared: str
+    """Where machines share activations; empty if they do not."""
 
     def __call__(self, folder: Path, job: Job) -> tuple[Outcome, str]:
         """Compute a job; ``folder`` is one of the worker."""
         root = self.carried.repository(folder)
         fetch_sources(open_catalog(root), job)
-        outcome, words = Work(root, self.request)(job)
+        with shared_at(self.shared):
+            outcome, words = Work(root, self.request)(job)
         if isinstance(outcome, Record):
             origin = {"commit": self.commit, "dirty": self.dirty}
             where = outcome.environment.model_copy(update=origin)
@@ -193,7 +197,8 @@ def _carried_work(
 ) -> CarriedWork:
     """Return the work for workers that do not see this folder."""
     here = environment(catalog.root)
-    return CarriedWork(carry(catalog, jobs), request, here.commit, here.dirty)
+    carried = carry(catalog, jobs)
+    return CarriedWork(carried, request, here.commit, here.dirty, shared_url())
 
 
 class _Place(NamedTuple):

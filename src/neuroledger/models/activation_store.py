@@ -29,6 +29,7 @@ from neuroledger.models.activations import (
     collect,
 )
 from neuroledger.models.model import LayeredModel, Model
+from neuroledger.store.shared import shared
 from neuroledger.store.store import Entry, Written, size_in_words, store_folder
 from neuroledger.store.store import Store as Files
 
@@ -73,7 +74,7 @@ class DiskStore:
     def __init__(
         self, folder: Path, display: Display | None = None, limit: int | None = None
     ) -> None:
-        self.files = Files(folder, limit)
+        self.files = Files(folder, limit, shared())
         self.display = display or NoDisplay()
         self._joined: OrderedDict[tuple[tuple[str, int, int] | None, ...], Array] = (
             OrderedDict()

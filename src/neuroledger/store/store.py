@@ -35,6 +35,7 @@ from neuroledger.spec.base import sha256_of as key_of
 from neuroledger.store.files import alive, owner, sync
 from neuroledger.store.git import git
 from neuroledger.store.hashes import hashed, remember, sha256_of, state_of
+from neuroledger.store.shared import Shared
 
 if TYPE_CHECKING:
     import numpy as np
@@ -147,14 +148,17 @@ def current_store() -> Store:
 
 
 class Store:
-    """Entries in ``folder``, of at most ``limit`` bytes in total.
+    """Entries in ``folder``, of at most ``limit`` bytes in total, and those that machines have ``shared``.
 
     Entries with ``own`` belong to this process and are removed when it ends; their inputs have no identity outside it.
     """
 
-    def __init__(self, folder: Path, limit: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, limit: int | None = None, shared: Shared | None = None
+    ) -> None:
         self.folder = folder.absolute()
         self.limit = limit_bytes() if limit is None else limit
+        self._shared = shared
         _own(self.folder, os.getpid())
 
     def get(
@@ -171,6 +175,12 @@ class Store:
         """
         key = key_of(dict(made_of))
         place = self._place(kind, key, own)
+        entry = self._read(place, kind, key)
+        if entry is None and not own and self._fetch(place, kind, key):
+            entry = self._read(place, kind, key)
+        return entry
+
+    def _read(self, place: Path, kind: str, key: str) -> Entry | None:
         reason = ""
         # Another thread may create the entry between reading it and asking whether it exists.
         for _ in range(2):
@@ -188,6 +198,21 @@ class Store:
         )
         self._remove(place)
         return None
+
+    def _fetch(self, place: Path, kind: str, key: str) -> bool:
+        """Copy an entry that another machine has shared; return whether there is one."""
+        if self._shared is None:
+            return False
+        with self._writing():
+            temporary = self.scratch()
+            try:
+                if not self._shared.fetch(kind, key, temporary, self.make_room):
+                    return False
+                place.parent.mkdir(parents=True, exist_ok=True)
+                self._replace(place, temporary)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)
+        return True
 
     def put(
         self,
@@ -257,6 +282,8 @@ class Store:
         place.parent.mkdir(parents=True, exist_ok=True)
         self._replace(place, temporary)
         _sizes(self.folder).add(sum(size for size, _ in files.values()))
+        if self._shared is not None and not own:
+            self._shared.send(kind, key, place, self.scratch().with_suffix(".zip"))
         return _entry(key, place, index)
 
     @contextmanager

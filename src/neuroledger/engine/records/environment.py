@@ -15,8 +15,9 @@ from neuroledger.errors import RequestError
 from neuroledger.spec import registry
 from neuroledger.stats.stored import Stored
 from neuroledger.store.git import git
+from neuroledger.store.processor import model_of_processor
 
-__all__ = ["PACKAGES", "Environment", "environment", "model_of_processor", "versions"]
+__all__ = ["PACKAGES", "Environment", "environment", "versions"]
 
 PACKAGES = (
     "neuroledger",
@@ -94,23 +95,6 @@ def _processor() -> str:
         {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
     )
     return " ".join([*kinds, model_of_processor()]).strip()
-
-
-def model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return vendor, family and model, such as ``GenuineIntel 6.106``, or what the system calls its processor."""
-    try:
-        lines = [
-            line.partition(":")
-            for line in cpuinfo.read_text(encoding="utf-8").splitlines()
-        ]
-    except (OSError, ValueError):
-        return platform.processor()
-    first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
-    parts = (
-        first.get("vendor_id", ""),
-        ".".join(first[n] for n in ("cpu family", "model") if n in first),
-    )
-    return " ".join(filter(None, parts)) or platform.processor()
 
 
 @lru_cache
