@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from neuroledger.display import NoDisplay
+from neuroledger.engine import run as running
 from neuroledger.engine import verify as module
 from neuroledger.engine.checked import (
     Confirmed,
@@ -83,7 +84,7 @@ class Desk:
             module, "Identities", lambda catalog, request: SimpleNamespace(of=self.of)
         )
         monkeypatch.setattr(module, "verified_files", self.verified_files)
-        monkeypatch.setattr(module, "run_job", self.run_job)
+        monkeypatch.setattr(running, "run_job", self.run_job)
         monkeypatch.setattr(
             module, "Session", lambda catalog, request: (catalog, request)
         )

@@ -223,7 +223,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
 
 def _files(catalog: Catalog, spec: DatasetSpec) -> None:
     """Print the pinned files of a data set, its expectations and its prepared signals."""
-    from neuroledger.data.fetch import pinned_files
+    from neuroledger.data.integrity import pinned_files
 
     _, pins = pinned_files(catalog, "datasets", spec.id)
     for name, pin in islice(pins.items(), SHOWN_FILES):

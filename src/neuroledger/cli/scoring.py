@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from neuroledger.engine.checked import Verified
     from neuroledger.engine.plan import Job, Plan
     from neuroledger.engine.record import Record
-    from neuroledger.engine.run import Done
     from neuroledger.engine.records.inputs import Request
+    from neuroledger.engine.run import Done
     from neuroledger.spec.catalog import Catalog
     from neuroledger.spec.kinds import SuiteSpec
     from neuroledger.spec.load import Params

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from neuroledger.data.fetch import absent
+from neuroledger.data.integrity import absent
 from neuroledger.data.reader import changed_parameters
 from neuroledger.display import some
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.overrides import in_compat, resolve
-from neuroledger.engine.record import record_path
 from neuroledger.engine.records.inputs import (
     ComponentIdentity,
     DatasetIdentity,
@@ -24,7 +23,7 @@ from neuroledger.engine.records.inputs import (
     Request,
     SpecIdentity,
 )
-from neuroledger.engine.records.summary import Summary, known_at
+from neuroledger.engine.records.summary import Summary, known_at, record_path
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -42,7 +41,6 @@ from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteS
 from neuroledger.spec.load import explain
 from neuroledger.spec.model_rules import rule_of
 from neuroledger.spec.trusted import owner_trusts
-from neuroledger.stats.score import Status
 from neuroledger.store.derived import (
     derived_at,
     installed_sha256,
@@ -52,6 +50,7 @@ from neuroledger.store.derived import (
 
 if TYPE_CHECKING:
     from neuroledger.models.model import Model
+    from neuroledger.stats.score import Status
 
 __all__ = [
     "Identities",
@@ -76,6 +75,9 @@ __all__ = [
 ]
 
 Plain = TypeVar("Plain")
+
+_FACTS: dict[str, Any] = {}
+"""What this process knows of components, by the key of everything that it follows from."""
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
@@ -482,11 +484,15 @@ def _known(root: Path, what: str, asked: object, compute: Callable[[], Plain]) -
     Otherwise the modules of the components that specs name are imported, which may take seconds. An error is not
     remembered, nor anything if components of other packages are installed.
     """
-    key = ""
-    if registry.only_shipped():
-        said = sha256_of([asked, owner_trusts()])
-        key = key_of(what, installed_sha256(), said)
-    return remembered(derived_at(root), {what: key}, lambda _: compute())[what]
+    if not registry.only_shipped():
+        return compute()
+    said = sha256_of([asked, owner_trusts()])
+    key = key_of(what, installed_sha256(), said)
+    if key not in _FACTS:
+        found = remembered(derived_at(root), {key: key}, lambda _: compute())
+        _FACTS.update(found)
+    plain: Plain = _FACTS[key]
+    return plain
 
 
 def files_of(dataset: DatasetSpec) -> dict[str, str | int]:
@@ -662,7 +668,7 @@ def _model(catalog: Catalog, id: str) -> ModelIdentity:
 def states(
     catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
 ) -> list[Status | None]:
-    """Return the status of each job's record, or None if it has none or it must be computed again; see :func:`is_current`."""
+    """Return the status of each job's record, or None if it must be computed, see :func:`is_current`."""
     scratch = request.limit is not None
     paths = [
         record_path(catalog.root, job.benchmark, job.model, scratch=scratch)

@@ -13,9 +13,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
-from neuroledger.data.load import damaged_file
+from neuroledger.data.integrity import absent, damaged_file, mending
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.check import spec_problems
