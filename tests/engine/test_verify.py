@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from neuroledger.display import NoDisplay
 from neuroledger.engine import run as running
+from neuroledger.engine import session as sessions
 from neuroledger.engine import verify as module
 from neuroledger.engine.checked import (
     Confirmed,
@@ -86,7 +87,7 @@ class Desk:
         monkeypatch.setattr(module, "verified_files", self.verified_files)
         monkeypatch.setattr(running, "run_job", self.run_job)
         monkeypatch.setattr(
-            module, "Session", lambda catalog, request: (catalog, request)
+            sessions, "Session", lambda catalog, request: (catalog, request)
         )
 
     def of(self, benchmark: Any, model: str) -> Inputs:

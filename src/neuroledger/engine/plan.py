@@ -22,8 +22,9 @@ from neuroledger.engine.records.inputs import (
     ModelIdentity,
     Request,
     SpecIdentity,
+    record_path,
 )
-from neuroledger.engine.records.summary import Summary, known_at, record_path
+from neuroledger.engine.records.summary import Summary, known_at
 from neuroledger.errors import (
     CircleError,
     DataError,

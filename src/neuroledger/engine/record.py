@@ -22,8 +22,7 @@ from neuroledger.engine.control import Control, in_words
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
 from neuroledger.engine.records.evidence import ALLOWED
-from neuroledger.engine.records.inputs import Inputs
-from neuroledger.engine.records.summary import record_path
+from neuroledger.engine.records.inputs import Inputs, record_path
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object

@@ -27,7 +27,6 @@ __all__ = [
     "known",
     "known_at",
     "known_records",
-    "record_path",
     "summary_of",
 ]
 
@@ -235,14 +234,6 @@ def summary_of(record: Record, stored_sha256: str | None = None) -> Summary:
             for metric, each in record.scores.items()
         ),
     )
-
-
-def record_path(
-    root: Path, benchmark: str, model: str, *, scratch: bool = False
-) -> Path:
-    """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
-    folder = "scratch" if scratch else "records"
-    return root / "results" / folder / benchmark / f"{model}.json"
 
 
 def known_records(root: Path) -> list[Known]:
