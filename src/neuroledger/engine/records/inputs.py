@@ -1,4 +1,4 @@
-"""What determines the outcome of a job: request, and identities of specs, data, weights, components; the path of its record."""
+"""What determines the outcome of a job: the request, and the identities of specs, data, weights and components."""
 
 from __future__ import annotations
 
