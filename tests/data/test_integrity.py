@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 
 from neuroledger.data import integrity
-from neuroledger.data.integrity import compare, verify_file
-from neuroledger.data.load import damaged_file, verified_files
+from neuroledger.data.integrity import (
+    compare,
+    damaged_file,
+    verified_files,
+    verify_file,
+)
 from neuroledger.errors import DataError, IntegrityError
 from neuroledger.spec.base import SourceFile, Stated
 from tests.engine.lab import Lab

@@ -14,9 +14,14 @@ from pydantic import ValidationError
 from safetensors.torch import save_file
 
 from neuroledger.cli import main
-from neuroledger.data.fetch import absent, fetch_files
-from neuroledger.data.integrity import packaged_file, packaged_problem
-from neuroledger.data.load import damaged_file, verified_files
+from neuroledger.data.fetch import fetch_files
+from neuroledger.data.integrity import (
+    absent,
+    damaged_file,
+    packaged_file,
+    packaged_problem,
+    verified_files,
+)
 from neuroledger.display import NoDisplay
 from neuroledger.engine.plan import inputs_of, plan
 from neuroledger.engine.record import record_path

@@ -11,8 +11,8 @@ import pytest
 import xarray as xr
 
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import absent
 from neuroledger.data.gate.validate import validate
+from neuroledger.data.integrity import absent
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.measurement import Measurement
 from neuroledger.engine.plan import (

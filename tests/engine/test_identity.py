@@ -21,6 +21,7 @@ from neuroledger.spec.base import canonical, spec_sha256
 from neuroledger.spec.kinds import KINDS
 from neuroledger.stats import groups, uncertainty, variation
 from neuroledger.stats.stored_uncertainty import StoredUncertainty
+from neuroledger.store import derived
 from tests.engine.lab import Lab
 
 
@@ -53,6 +54,7 @@ def test_a_component_with_a_higher_version_gives_another_identity(
         (kind, name),
         replace(component, version=component.version + 1),
     )
+    monkeypatch.setattr(derived, "code_sha256", lambda: "code of this version")
     assert identity(lab) != before
 
 

@@ -245,7 +245,7 @@ def test_a_model_without_time_steps_is_refused_with_the_way_to_declare_them(
     shelf: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = Interface(frozenset({"images"}), frozenset({"dynamics"}))
-    monkeypatch.setattr(module, "interface", lambda entry, stimuli: asked)
+    monkeypatch.setattr(module, "interface", lambda catalog, entry, stimuli: asked)
     model = stub({"images"}, regions={"V4": "one"})
     with pytest.raises(
         RequestError,
@@ -260,13 +260,13 @@ def test_the_stimuli_of_a_benchmark_are_those_of_its_data(shelf: Lab) -> None:
     catalog = shelf.open()
     entry = catalog.entry("benchmarks", "lab.V4-ridge")
     for stimuli in ("images", "sound"):
-        assert interface(entry, stimuli) == Interface(
+        assert interface(catalog, entry, stimuli) == Interface(
             frozenset({stimuli}), frozenset({"responses:V4"})
         )
-    assert interface(catalog.entry("models", "bad"), "") is None
-    assert interface(catalog.entry("models", "away"), "") is None
-    assert interface(catalog.entry("datasets", "lab"), "") is None
-    own = interface(catalog.entry("models", "net"), "")
+    assert interface(catalog, catalog.entry("models", "bad"), "") is None
+    assert interface(catalog, catalog.entry("models", "away"), "") is None
+    assert interface(catalog, catalog.entry("datasets", "lab"), "") is None
+    own = interface(catalog, catalog.entry("models", "net"), "")
     assert own is not None and own.inputs == {"images"}
     with pytest.raises(SpecError, match="sise"):
         parameters_of(catalog.entry("models", "bad"), "builder")

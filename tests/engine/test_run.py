@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 from neuroledger.data.facts import Fact
 from neuroledger.data.gate.validate import validate
 from neuroledger.display import NoDisplay
-from neuroledger.engine import verify as verifying
+from neuroledger.engine import run as running
 from neuroledger.engine.plan import plan
 from neuroledger.engine.record import (
     Record,
@@ -456,13 +456,13 @@ def test_hashes_of_prepared_data_may_differ_only_between_processors(
         headline = record.score.model_copy(update=stated)
         return record.model_copy(update={"score": headline, "scores": scores})
 
-    run_job = verifying.run_job
+    run_job = running.run_job
 
     def prepared_here(*given: Any) -> tuple[Record, Any]:
         again, result = run_job(*given)
         return prepared(again, "218731d6e591"), result
 
-    monkeypatch.setattr(verifying, "run_job", prepared_here)
+    monkeypatch.setattr(running, "run_job", prepared_here)
     path.unlink()
     kind = processor or record.environment.processor
     write_record(path, computed_on(prepared(record, "0123456789ab"), kind))

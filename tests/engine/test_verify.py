@@ -14,6 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 from neuroledger.display import NoDisplay
+from neuroledger.engine import run as running
+from neuroledger.engine import session as sessions
 from neuroledger.engine import verify as module
 from neuroledger.engine.checked import (
     Confirmed,
@@ -83,9 +85,9 @@ class Desk:
             module, "Identities", lambda catalog, request: SimpleNamespace(of=self.of)
         )
         monkeypatch.setattr(module, "verified_files", self.verified_files)
-        monkeypatch.setattr(module, "run_job", self.run_job)
+        monkeypatch.setattr(running, "run_job", self.run_job)
         monkeypatch.setattr(
-            module, "Session", lambda catalog, request: (catalog, request)
+            sessions, "Session", lambda catalog, request: (catalog, request)
         )
 
     def of(self, benchmark: Any, model: str) -> Inputs:

@@ -29,7 +29,7 @@ MODELS = ("ant", "bee", "cat")
 @pytest.fixture
 def scored(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A repository with the records of three models, whose files count as settled at once."""
-    for name in ("store.hashes", "report.kept"):
+    for name in ("store.hashes", "store.derived"):
         monkeypatch.setattr(f"neuroledger.{name}.SETTLED_NS", -1)
     catalog = lab.open()
     for model, value in zip(MODELS, (0.9, 0.5, 0.3), strict=True):
@@ -162,5 +162,5 @@ def test_inputs_that_were_just_written_are_read_again(
     from neuroledger.report.kept import inputs_of
 
     assert inputs_of(scored.open(), "lab")
-    monkeypatch.setattr("neuroledger.report.kept.SETTLED_NS", 10**12)
+    monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", 10**12)
     assert inputs_of(scored.open(), "lab") == ""

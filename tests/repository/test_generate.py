@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from neuroledger.data.assembly import read
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.integrity import folder_of
 from neuroledger.spec.catalog import Catalog
 
 

@@ -9,7 +9,8 @@ import pytest
 import xarray as xr
 
 from neuroledger.data.assembly import average_repetitions, select
-from neuroledger.data.fetch import fetch_files, folder_of
+from neuroledger.data.fetch import fetch_files
+from neuroledger.data.integrity import folder_of
 from neuroledger.data.load import load_dataset
 from neuroledger.engine.bound_metric import ceiling, metric
 from neuroledger.engine.evaluate import evaluate

@@ -4,7 +4,11 @@ import inspect
 import subprocess
 import sys
 
+import pytest
+
+from neuroledger.cli import main
 from neuroledger.spec import registry
+from tests.engine.lab import Lab
 
 HEAVY = {
     "numpy",
@@ -43,6 +47,18 @@ def test_list_and_show_import_nothing_heavy() -> None:
         )
         & HEAVY
     )
+
+
+def test_planning_checking_and_verifying_what_is_known_import_nothing_heavy(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", -1)
+    code = "from neuroledger.store import derived; derived.SETTLED_NS = -1; from neuroledger.cli import main"
+    for words in (["run", "--dry-run"], ["check"], ["verify"]):
+        whole = [*words, "--root", str(lab.root)]
+        main(whole)
+        heavy = HEAVY - {"numpy"} if words == ["verify"] else HEAVY
+        assert not imported_by(f"{code}; main({whole})") & heavy, words
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

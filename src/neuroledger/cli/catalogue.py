@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -223,7 +223,7 @@ def _card(catalog: Catalog, entry: Entry) -> None:
 
 def _files(catalog: Catalog, spec: DatasetSpec) -> None:
     """Print the pinned files of a data set, its expectations and its prepared signals."""
-    from neuroledger.data.fetch import pinned_files
+    from neuroledger.data.integrity import pinned_files
 
     _, pins = pinned_files(catalog, "datasets", spec.id)
     for name, pin in islice(pins.items(), SHOWN_FILES):
@@ -468,7 +468,8 @@ def check(
     repository = find_repository(root)
     schemas = (say_problem if json else say) if write_schemas else None
     if since is None:
-        checked = _Checked(*_check(repository, paths or (), schemas))
+        again = schemas is not None
+        checked = _Checked(*_check(repository, paths or (), schemas, again=again))
     else:
         review, files = _review(repository, since, paths or (), schemas)
         checked = _Checked(review.findings, files, review)
@@ -482,25 +483,80 @@ def check(
 
 
 def _check(
-    root: Path, paths: Sequence[Path], schemas: Callable[[str], None] | None = None
+    root: Path,
+    paths: Sequence[Path],
+    schemas: Callable[[str], None] | None = None,
+    *,
+    again: bool = True,
 ) -> tuple[Sequence[Finding], int]:
     """Return every problem of the specs and the number of files.
 
-    With ``schemas``, regenerate the JSON Schemas first, and call it with a line for each.
+    With ``schemas``, regenerate the JSON Schemas first, and call it with a line for each. What was found without an error
+    is remembered until a file changes, unless ``again``: an error may be one of the machine.
     """
-    from neuroledger.engine.check import check as check_specs
-    from neuroledger.engine.check import write_schemas
+    from neuroledger.errors import Finding
     from neuroledger.spec.catalog import open_catalog
-    from neuroledger.testing import contract_findings
+    from neuroledger.store.derived import derived_at
 
     catalog = open_catalog(root)
+    key = "" if again else _key_of_check(catalog, paths)
+    if key:
+        known = derived_at(root).recall([key]).get(key)
+        if known is not None:
+            return [Finding(*fields) for fields in known[0]], known[1]
+    findings, count = _check_all(catalog, paths, schemas)
+    wrong = any(finding.severity == "error" for finding in findings)
+    if key and not wrong and key == _key_of_check(catalog, paths):
+        plain = [astuple(finding) for finding in findings]
+        derived_at(root).remember({key: [plain, count]})
+    return findings, count
+
+
+def _check_all(
+    catalog: Catalog, paths: Sequence[Path], schemas: Callable[[str], None] | None
+) -> tuple[Sequence[Finding], int]:
+    from neuroledger.engine.check import check as check_specs
+    from neuroledger.engine.check import write_schemas
+    from neuroledger.testing import contract_findings
+
     if schemas is not None:
-        for path in write_schemas(root):
+        for path in write_schemas(catalog.root):
             schemas(f"wrote {catalog.shown(path)}")
     findings, count = check_specs(catalog, paths)
     if not paths:
         findings = sorted({*findings, *contract_findings(catalog)})
     return findings, count
+
+
+def _key_of_check(catalog: Catalog, paths: Sequence[Path]) -> str:
+    """Return the key of what a check finds; empty if that follows from more than files and this package."""
+    from neuroledger.spec import registry
+    from neuroledger.spec.shipped import marker_of
+    from neuroledger.spec.trusted import owner_trusts
+    from neuroledger.store.derived import key_of_files
+    from neuroledger.store.files import files_below
+
+    folders = [layer.folder for layer in catalog.layers]
+    chosen = [path.resolve() for path in paths]
+    inside = all(
+        any(path.is_relative_to(folder.resolve()) for folder in folders)
+        for path in chosen
+    )
+    if not inside or not registry.only_shipped():
+        return ""
+    root = catalog.root
+
+    def files() -> Iterator[Path]:
+        for folder in (*folders, root / "results" / "records"):
+            yield from files_below(folder)
+        for path in files_below(root / "data"):
+            # Pointers of DVC, and whether private data have a remote of their own.
+            if path.suffix == ".dvc" or path.match(".dvc/config"):
+                yield path
+        yield marker_of(root)
+
+    asked = [str(root), *map(str, chosen), "trusts", *owner_trusts()]
+    return key_of_files("check", files(), *asked)
 
 
 def _review(

@@ -128,7 +128,8 @@ def _fetch(
     catalog: Catalog, kind: str, id: str, display: Display, *, asked: bool, force: bool
 ) -> _Fetched:
     """Fetch and verify the files of one data set or model; pin those that its spec only lists."""
-    from neuroledger.data.fetch import fetch_files, pinned_files
+    from neuroledger.data.fetch import fetch_files
+    from neuroledger.data.integrity import pinned_files
     from neuroledger.data.pin.pin import alone
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.kinds import DatasetSpec, ModelSpec
@@ -615,7 +616,7 @@ def _package_responses(
 def _assembly(catalog: Catalog, id: str, given: _Responses) -> xr.DataArray:
     """Return the assembly of a file; an array needs its axes, and the packaged stimuli or a list of trials."""
     from neuroledger.cli.lab_files import read_file
-    from neuroledger.data.fetch import folder_of
+    from neuroledger.data.integrity import folder_of
     from neuroledger.data.stimuli import read_table
 
     file = read_file(given.source)

@@ -13,9 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from neuroledger.data.fetch import folder_of, mirror_folder, pinned_files
+from neuroledger.data.fetch import mirror_folder
 from neuroledger.data.gate.validation import refusal
-from neuroledger.data.integrity import packaged_problem
+from neuroledger.data.integrity import folder_of, packaged_problem, pinned_files
 from neuroledger.errors import DataError, Finding, RequestError, Severity
 from neuroledger.spec import registry
 from neuroledger.spec.base import SourceFile

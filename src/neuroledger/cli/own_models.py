@@ -12,8 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.fetch import folder_of
-from neuroledger.data.integrity import compare, sha256_of_file
+from neuroledger.data.integrity import compare, folder_of, sha256_of_file
 from neuroledger.data.package import require_dvc, track
 from neuroledger.data.pin.yaml_edit import spec_text, with_entries, without
 from neuroledger.display import Display, choose, some

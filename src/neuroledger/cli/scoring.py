@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from neuroledger.engine.checked import Verified
     from neuroledger.engine.plan import Job, Plan
     from neuroledger.engine.record import Record
+    from neuroledger.engine.records.inputs import Request
     from neuroledger.engine.run import Done
-    from neuroledger.engine.session import Request
     from neuroledger.spec.catalog import Catalog
     from neuroledger.spec.kinds import SuiteSpec
     from neuroledger.spec.load import Params
@@ -61,7 +61,7 @@ def _request(
     workers: int = 0,
 ) -> Request:
     """Return the request: what is not given is taken from params.yaml."""
-    from neuroledger.engine.session import Request
+    from neuroledger.engine.records.inputs import Request
     from neuroledger.models.devices import Training
 
     if limit is not None and limit < 4:
@@ -125,7 +125,6 @@ def run(
     needs, the resources that its specs declare.
     """
     from neuroledger.engine.plan import plan
-    from neuroledger.engine.run import run as run_jobs
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
@@ -147,6 +146,8 @@ def run(
         rows = _states(catalog, planned.jobs, request, retry_failed, force)
         _show_states(planned, rows, json=json)
         return SUCCESS
+    from neuroledger.engine.run import run as run_jobs
+
     with choose() as display:
         outcomes = run_jobs(
             catalog,
@@ -248,11 +249,13 @@ def _refuse_invalid(
     SpecError
         Every problem of the named specs, with file, line and column.
     """
-    from neuroledger.engine.check import spec_problems
-
     named = [("models", id) for id in models] + [
         ("benchmarks", id) for id in benchmarks
     ]
+    if not named:
+        return
+    from neuroledger.engine.check import spec_problems
+
     findings = [
         finding for kind, id in named for finding in spec_problems(catalog, kind, id)
     ]
@@ -300,7 +303,8 @@ def _states(
     force: bool,
 ) -> list[dict[str, str]]:
     """Return what would become of each job."""
-    from neuroledger.engine.run import machine_needs, states
+    from neuroledger.engine.executors.sharing import machine_needs
+    from neuroledger.engine.plan import states
 
     found = states(catalog, jobs, request, retry_failed=retry_failed)
     rows = []

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
 import urllib3
@@ -29,7 +29,6 @@ from neuroledger.data.exchange import Exchange
 from neuroledger.data.integrity import (
     compare,
     packaged_file,
-    packaged_problem,
     remembering,
     sha256_of_file,
     verify_file,
@@ -37,7 +36,6 @@ from neuroledger.data.integrity import (
 from neuroledger.data.s3 import address_of, credentials, region_of, signed
 from neuroledger.errors import (
     DataError,
-    Finding,
     IntegrityError,
     NeuroLedgerError,
     StorageError,
@@ -45,25 +43,19 @@ from neuroledger.errors import (
     require_package,
 )
 from neuroledger.spec.base import SourceFile, Stated
-from neuroledger.spec.catalog import Catalog
 from neuroledger.store.files import replacing
 
 if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 __all__ = [
-    "absent",
     "check_response",
     "fetch_each",
     "fetch_files",
     "fetch_stated",
     "fetch_url",
-    "folder_of",
     "ForbiddenError",
-    "mending",
     "mirror_folder",
-    "pinned_files",
-    "PinnedFiles",
     "Progress",
     "reason_of",
     "RefusedError",
@@ -90,73 +82,6 @@ LONGEST_WAIT_S = 60
 REDIRECTS = 10
 TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 MOVED: Final = frozenset({301, 302, 303, 307, 308})
-KINDS = {"datasets": Path("data"), "models": Path("data") / "models"}
-
-
-def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
-    """A finding that counts the missing files of a data set or model and gives the command that fetches them, or None.
-
-    For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
-    """
-    folder, pins = pinned_files(catalog, kind, id)
-    where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
-    missing = []
-    for name, pin in sorted(pins.items()):
-        if pin.package is None:
-            if not (folder / name).exists():
-                missing.append(pin.size)
-            continue
-        memory = catalog.root / ".cache"
-        problem = packaged_problem(name, pin, memory=memory, where=where)
-        if problem is not None:
-            return problem
-    if not missing:
-        return None
-    what = (
-        f"{len(missing)} of {len(pins)} files are missing, {sum(missing) / 1e6:,.1f} MB"
-    )
-    return Finding(
-        "data.missing", "error", where, what, f"run `neuroledger fetch {id}`"
-    )
-
-
-def mending(catalog: Catalog, kind: str, id: str) -> str:
-    """The exact command that brings what :func:`absent` reports."""
-    _, pins = pinned_files(catalog, kind, id)
-    for name, pin in sorted(pins.items()):
-        if pin.package is not None:
-            problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
-            if problem is not None:
-                return problem.fix.strip("`")
-    return f"neuroledger fetch {id}"
-
-
-def folder_of(root: Path, kind: str, id: str) -> Path:
-    """The folder of a data set's or model's files."""
-    return root / KINDS[kind] / id
-
-
-class PinnedFiles(NamedTuple):
-    """A folder, and the pins of the files in it by name."""
-
-    folder: Path
-    pins: Mapping[str, SourceFile]
-
-
-def pinned_files(catalog: Catalog, kind: str, id: str) -> PinnedFiles:
-    """The pinned files of a data set or model; of a data set with members, those of its members, as `MEMBER/NAME`."""
-    own = folder_of(catalog.root, kind, id)
-    if kind == "models":
-        return PinnedFiles(own, catalog.model(id).weights)
-    spec = catalog.dataset(id)
-    if not spec.members:
-        return PinnedFiles(own, spec.files)
-    pins = {
-        f"{member}/{name}": pin
-        for member in spec.members
-        for name, pin in catalog.dataset(member).files.items()
-    }
-    return PinnedFiles(own.parent, pins)
 
 
 def mirror_folder() -> Path | None:

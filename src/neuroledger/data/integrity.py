@@ -1,11 +1,16 @@
-"""Verify files, also those of installed packages, against their pins; this is remembered until the file changes."""
+"""Pinned files: which are missing, and whether the others, also those of installed packages, match their pins.
+
+That a file matches is remembered until it changes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
@@ -18,17 +23,30 @@ from neuroledger.errors import (
     UnavailableError,
 )
 from neuroledger.spec.base import Packaged, SourceFile, Stated
+from neuroledger.spec.catalog import Catalog
+from neuroledger.store.files import sweep
 from neuroledger.store.hashes import hashed, recalled, remember, remembering
 
 __all__ = [
+    "PinnedFiles",
+    "absent",
     "compare",
+    "damaged_file",
+    "folder_of",
+    "mending",
     "packaged_file",
     "packaged_problem",
+    "pinned_files",
     "remembering",
     "sha256_of_file",
+    "verified_files",
     "verify_file",
 ]
 
+KINDS: Final[Mapping[str, Path]] = {
+    "datasets": Path("data"),
+    "models": Path("data") / "models",
+}
 
 _SHA1: set[tuple[Path, str]] = set()
 """Files whose SHA-1 this process has compared; a later change is detected by the SHA-256."""
@@ -209,3 +227,118 @@ def _same_version(installed: str, pinned: str) -> bool:
         return Version(installed) == Version(pinned)
     except InvalidVersion:
         return installed == pinned
+
+
+def absent(catalog: Catalog, kind: str, id: str) -> Finding | None:
+    """A finding that counts the missing files of a data set or model and gives the command that fetches them, or None.
+
+    For a file of a package, the finding says what is wrong with the package, and gives the command that installs it.
+    """
+    folder, pins = pinned_files(catalog, kind, id)
+    where = f"{'data set' if kind == 'datasets' else 'model'} {id!r}"
+    missing = []
+    for name, pin in sorted(pins.items()):
+        if pin.package is None:
+            if not (folder / name).exists():
+                missing.append(pin.size)
+            continue
+        memory = catalog.root / ".cache"
+        problem = packaged_problem(name, pin, memory=memory, where=where)
+        if problem is not None:
+            return problem
+    if not missing:
+        return None
+    what = (
+        f"{len(missing)} of {len(pins)} files are missing, {sum(missing) / 1e6:,.1f} MB"
+    )
+    return Finding(
+        "data.missing", "error", where, what, f"run `neuroledger fetch {id}`"
+    )
+
+
+def mending(catalog: Catalog, kind: str, id: str) -> str:
+    """The exact command that brings what :func:`absent` reports."""
+    _, pins = pinned_files(catalog, kind, id)
+    for name, pin in sorted(pins.items()):
+        if pin.package is not None:
+            problem = packaged_problem(name, pin, memory=catalog.root / ".cache")
+            if problem is not None:
+                return problem.fix.strip("`")
+    return f"neuroledger fetch {id}"
+
+
+def folder_of(root: Path, kind: str, id: str) -> Path:
+    """The folder of a data set's or model's files."""
+    return root / KINDS[kind] / id
+
+
+class PinnedFiles(NamedTuple):
+    """A folder, and the pins of the files in it by name."""
+
+    folder: Path
+    pins: Mapping[str, SourceFile]
+
+
+def pinned_files(catalog: Catalog, kind: str, id: str) -> PinnedFiles:
+    """The pinned files of a data set or model; of a data set with members, those of its members, as `MEMBER/NAME`."""
+    own = folder_of(catalog.root, kind, id)
+    if kind == "models":
+        return PinnedFiles(own, catalog.model(id).weights)
+    spec = catalog.dataset(id)
+    if not spec.members:
+        return PinnedFiles(own, spec.files)
+    pins = {
+        f"{member}/{name}": pin
+        for member in spec.members
+        for name, pin in catalog.dataset(member).files.items()
+    }
+    return PinnedFiles(own.parent, pins)
+
+
+def verified_files(
+    catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True
+) -> dict[str, Path]:
+    """Paths of the files of a data set or model by name, each verified against its pin.
+
+    Raises
+    ------
+    MissingError, StorageError, IntegrityError
+        A file is missing, cannot be read or differs; the message gives the command that fixes it.
+    UnavailableError
+        A file's package is not installed as pinned; the message gives the command that installs it.
+    """
+    folder, pins = pinned_files(catalog, kind, id)
+    memory = catalog.root / ".cache" if trust_memory else None
+    for parent in {
+        (folder / name).parent for name, pin in pins.items() if pin.package is None
+    }:
+        sweep(parent)
+    files: dict[str, Path] = {}
+    with remembering(memory):
+        for name, pin in sorted(pins.items()):
+            if pin.package is not None:
+                files[name] = packaged_file(name, pin, memory=memory)
+                continue
+            files[name] = folder / name
+            command = f"neuroledger fetch {id}"
+            fix = ""
+            if (folder / name).exists():
+                command = f"{command} --force"
+                fix = "move it away if you need it"
+            verify_file(folder / name, pin, memory=memory, fix=fix, command=command)
+    return files
+
+
+def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
+    """The first file of a data set or model that was fetched and differs from its pin, or None.
+
+    A file of a package is not in the repository: if it differs, the model is not available on this machine.
+    """
+    folder, pins = pinned_files(catalog, kind, id)
+    for name, pin in sorted(pins.items()):
+        if pin.package is None and (folder / name).exists():
+            try:
+                verify_file(folder / name, pin, memory=catalog.root / ".cache")
+            except DataError:
+                return folder / name
+    return None

@@ -13,9 +13,8 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, content_sha256
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import pinned_files
 from neuroledger.data.hdf5 import refuse_outside_storage
-from neuroledger.data.integrity import packaged_file, remembering, verify_file
+from neuroledger.data.integrity import verified_files
 from neuroledger.data.normalise_input import in_numpy
 from neuroledger.data.reader import changed_parameters, reader_parameters
 from neuroledger.data.sandbox import confined, limits_for
@@ -29,67 +28,15 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.components import Reader
 from neuroledger.spec.expectations import Content
 from neuroledger.spec.kinds import DatasetSpec
-from neuroledger.store.files import sweep
 from neuroledger.store.store import open_store, store_at
 
 __all__ = [
-    "damaged_file",
     "load_dataset",
     "load_prepared",
     "prepared_content",
     "read_dataset",
-    "verified_files",
     "with_degrees",
 ]
-
-
-def verified_files(
-    catalog: Catalog, kind: str, id: str, *, trust_memory: bool = True
-) -> dict[str, Path]:
-    """Paths of the files of a data set or model by name, each verified against its pin.
-
-    Raises
-    ------
-    MissingError, StorageError, IntegrityError
-        A file is missing, cannot be read or differs; the message gives the command that fixes it.
-    UnavailableError
-        A file's package is not installed as pinned; the message gives the command that installs it.
-    """
-    folder, pins = pinned_files(catalog, kind, id)
-    memory = catalog.root / ".cache" if trust_memory else None
-    for parent in {
-        (folder / name).parent for name, pin in pins.items() if pin.package is None
-    }:
-        sweep(parent)
-    files: dict[str, Path] = {}
-    with remembering(memory):
-        for name, pin in sorted(pins.items()):
-            if pin.package is not None:
-                files[name] = packaged_file(name, pin, memory=memory)
-                continue
-            files[name] = folder / name
-            command = f"neuroledger fetch {id}"
-            fix = ""
-            if (folder / name).exists():
-                command = f"{command} --force"
-                fix = "move it away if you need it"
-            verify_file(folder / name, pin, memory=memory, fix=fix, command=command)
-    return files
-
-
-def damaged_file(catalog: Catalog, kind: str, id: str) -> Path | None:
-    """The first file of a data set or model that was fetched and differs from its pin, or None.
-
-    A file of a package is not in the repository: if it differs, the model is not available on this machine.
-    """
-    folder, pins = pinned_files(catalog, kind, id)
-    for name, pin in sorted(pins.items()):
-        if pin.package is None and (folder / name).exists():
-            try:
-                verify_file(folder / name, pin, memory=catalog.root / ".cache")
-            except DataError:
-                return folder / name
-    return None
 
 
 class DeclaredFiles(dict[str, Path]):

@@ -17,9 +17,8 @@ import xarray as xr
 from neuroledger.data.arrays import Array
 from neuroledger.data.assembly import check, write
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import folder_of
 from neuroledger.data.gate.rows import require_measurements
-from neuroledger.data.integrity import sha256_of_file
+from neuroledger.data.integrity import folder_of, sha256_of_file
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.pin.yaml_edit import inline, with_entries, with_field, without
 from neuroledger.data.stimuli import StimulusSet, read_table

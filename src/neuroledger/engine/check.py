@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pydantic
 from pydantic import BaseModel, ValidationError
 
-from neuroledger.data.fetch import folder_of
+from neuroledger.data.integrity import folder_of
 from neuroledger.data.reader import member_problems
 from neuroledger.engine.control import Role, bounded, in_words
 from neuroledger.engine.controls import floor_of

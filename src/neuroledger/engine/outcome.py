@@ -10,9 +10,9 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from neuroledger.display import card, some
-from neuroledger.engine.record import Record
 from neuroledger.errors import (
     CODES,
     CircleError,
@@ -33,6 +33,9 @@ from neuroledger.errors import (
     causes_of,
     is_about_machine,
 )
+
+if TYPE_CHECKING:
+    from neuroledger.engine.record import Record
 
 __all__ = ["Outcome", "Pending", "pending_for", "pending_lines"]
 
@@ -76,7 +79,7 @@ class Pending:
         return PendingError(self.reason, self.command)
 
 
-Outcome = Record | Pending
+Outcome: TypeAlias = "Record | Pending"
 
 # The code of each kind of error that is not about the pair, and the command that fixes it, which is empty if only the same
 # command again can show that it is fixed; the first that matches counts.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from neuroledger.data.fetch import absent
+from neuroledger.data.integrity import absent
 from neuroledger.data.reader import changed_parameters
 from neuroledger.display import some
 from neuroledger.engine.outcome import Pending, pending_for
@@ -21,8 +22,18 @@ from neuroledger.engine.records.inputs import (
     ModelIdentity,
     Request,
     SpecIdentity,
+    record_path,
 )
-from neuroledger.errors import RequestError, SpecError
+from neuroledger.engine.records.summary import Summary, known_at
+from neuroledger.errors import (
+    CircleError,
+    DataError,
+    PendingError,
+    RequestError,
+    SpecError,
+    UnknownError,
+    error_named,
+)
 from neuroledger.spec import registry
 from neuroledger.spec.base import DESCRIPTIVE, Override, id_of, sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, Entry
@@ -30,9 +41,17 @@ from neuroledger.spec.channels import Interface
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import explain
 from neuroledger.spec.model_rules import rule_of
+from neuroledger.spec.trusted import owner_trusts
+from neuroledger.store.derived import (
+    derived_at,
+    installed_sha256,
+    key_of,
+    remembered,
+)
 
 if TYPE_CHECKING:
     from neuroledger.models.model import Model
+    from neuroledger.stats.score import Status
 
 __all__ = [
     "Identities",
@@ -43,6 +62,7 @@ __all__ = [
     "fits",
     "inputs_of",
     "interface",
+    "is_current",
     "lacking",
     "mismatch",
     "needs_of",
@@ -51,8 +71,14 @@ __all__ = [
     "plan",
     "prepared_as",
     "require_compatible",
+    "states",
     "unavailable",
 ]
+
+Plain = TypeVar("Plain")
+
+_FACTS: dict[str, Any] = {}
+"""What this process knows of components, by the key of everything that it follows from."""
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
@@ -236,9 +262,7 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     if not spec.benchmarks:
         return True
     paradigm = target.paradigm.name
-    required = interface(
-        catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli
-    )
+    required = _required(catalog, target)
     outputs = {
         f"{paradigm}.{name.partition(':')[2]}"
         for name in (required.outputs if required else ())
@@ -255,10 +279,8 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
 def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
     """Return the channels of a benchmark that a model lacks, according to their specs."""
     target = catalog.benchmark(benchmark)
-    required = interface(
-        catalog.entry("benchmarks", benchmark), catalog.about(target.dataset).stimuli
-    )
-    own = interface(catalog.entry("models", model), "")
+    required = _required(catalog, target)
+    own = interface(catalog, catalog.entry("models", model), "")
     if own is None or required is None:
         return []
     lacks = [name for part in own.lacking(required) for name in part]
@@ -275,6 +297,12 @@ def _lacking_preparation(catalog: Catalog, model: str, dataset: str) -> list[str
     except RequestError:
         return ["windows prepared as it needs"]
     return []
+
+
+def _required(catalog: Catalog, benchmark: BenchmarkSpec) -> Interface | None:
+    """Return the channels that a benchmark requires of a model."""
+    entry = catalog.entry("benchmarks", benchmark.id)
+    return interface(catalog, entry, catalog.about(benchmark.dataset).stimuli)
 
 
 def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> None:
@@ -317,11 +345,9 @@ def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch |
     from neuroledger.models.model import Model
 
     spec = catalog.benchmark(benchmark)
-    required = interface(
-        catalog.entry("benchmarks", benchmark), catalog.about(spec.dataset).stimuli
-    )
+    required = _required(catalog, spec)
     if isinstance(model, str):
-        own = interface(catalog.entry("models", model), "")
+        own = interface(catalog, catalog.entry("models", model), "")
     elif isinstance(model, Model):
         own = Interface(model.takes, model.gives)
     else:
@@ -413,35 +439,61 @@ def prepared_as(catalog: Catalog, dataset: str, needs: object) -> dict[str, obje
     return {name: values[name] for name in changed}
 
 
-@lru_cache(maxsize=8192)
-def interface(entry: Entry, stimuli: str) -> Interface | None:
+def interface(catalog: Catalog, entry: Entry, stimuli: str) -> Interface | None:
     """Return the inputs and outputs of a model, or those that a benchmark requires with this kind of stimuli.
 
     None if the spec has no builder or invalid parameters, which are reported elsewhere.
     """
+    return _interface(catalog.root, entry, stimuli)
+
+
+@lru_cache(maxsize=8192)
+def _interface(root: Path, entry: Entry, stimuli: str) -> Interface | None:
     spec = entry.spec
     values = dict[str, object]()
     kind: Literal["paradigm", "builder"]
     if isinstance(spec, BenchmarkSpec):
         kind = "paradigm"
-        name = spec.paradigm.name
+        chosen = spec.paradigm
     elif isinstance(spec, ModelSpec) and spec.builder is not None:
         kind = "builder"
-        name = spec.builder.name
+        chosen = spec.builder
         values = {
             name: getattr(spec, name)
             for name in ("regions", "layers", "readout", "commit")
         }
     else:
         return None
+
+    def channels() -> tuple[list[str], list[str]]:
+        bound = values | parameters_of(entry, kind)
+        found = registry.get(kind, chosen.name).interface(bound)
+        return sorted(found.inputs), sorted(found.outputs)
+
+    asked = [kind, chosen.name, chosen.parameters, values]
     try:
-        values |= parameters_of(entry, kind)
+        inputs, outputs = _known(root, "channels", asked, channels)
     except SpecError:
         return None
-    component = registry.get(kind, name)
-    channels = component.interface(values)
-    inputs = {stimuli if name == "stimuli" else name for name in channels.inputs}
-    return Interface(frozenset(inputs), channels.outputs)
+    shown = {stimuli if name == "stimuli" else name for name in inputs}
+    return Interface(frozenset(shown), frozenset(outputs))
+
+
+def _known(root: Path, what: str, asked: object, compute: Callable[[], Plain]) -> Plain:
+    """Return plain data that follow from code and from what specs say, remembered as long as the code is the same.
+
+    Otherwise the modules of the components that specs name are imported, which may take seconds. An error is not
+    remembered, nor anything if components of other packages are installed.
+    """
+    if not registry.only_shipped():
+        return compute()
+    said = sha256_of([asked, owner_trusts()])
+    key = key_of(what, installed_sha256(), said)
+    if key not in _FACTS:
+        found = remembered(derived_at(root), {key: key}, lambda _: compute())
+        _FACTS.update(found)
+    plain: Plain = _FACTS[key]
+    return plain
 
 
 def files_of(dataset: DatasetSpec) -> dict[str, str | int]:
@@ -508,7 +560,7 @@ class Identities:
                 spec_sha256=spec_sha256(benchmark, without=BENCHMARK_ONLY_SAYS),
             ),
             dataset=_dataset(catalog, dataset),
-            paradigm=_component("paradigm", benchmark.paradigm.name),
+            paradigm=_component(catalog, "paradigm", benchmark.paradigm.name),
             metrics=tuple(
                 _comparison(catalog, "metrics", metric, benchmark.compat)
                 for metric in benchmark.all_metrics
@@ -559,7 +611,7 @@ def _dataset(catalog: Catalog, spec: DatasetSpec) -> DatasetIdentity:
         version=spec.version,
         spec_sha256=spec_sha256(spec, without=DATASET_ONLY_SAYS),
         files=files_of(spec),
-        component=_component("reader", spec.reader.name),
+        component=_component(catalog, "reader", spec.reader.name),
     )
     if not spec.members:
         return own
@@ -567,8 +619,13 @@ def _dataset(catalog: Catalog, spec: DatasetSpec) -> DatasetIdentity:
     return own.model_copy(update={"members": members})
 
 
-def _component(kind: str, name: str) -> str:
-    return f"{name}@{registry.get(kind, name).version}"
+def _component(catalog: Catalog, kind: str, name: str) -> str:
+    """Return a component with its version."""
+
+    def versioned() -> str:
+        return f"{name}@{registry.get(kind, name).version}"
+
+    return _known(catalog.root, "version", [kind, name], versioned)
 
 
 def _comparison(
@@ -579,25 +636,69 @@ def _comparison(
 ) -> ComponentIdentity:
     name = id_of(override)
     spec = catalog.metric(name) if kind == "metrics" else catalog.ceiling(name)
-    merged, component, _ = resolve(kind, override, catalog, in_compat(spec, compat))
-    parameters = component.canonical(merged.compare.parameters)
-    return ComponentIdentity(
-        id=merged.id,
-        spec_sha256=spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),
-        parameters_sha256=sha256_of(parameters),
-        component=f"{component.name}@{component.version}",
-    )
+    mode = in_compat(spec, compat)
+
+    def identified() -> dict[str, str]:
+        merged, component, _ = resolve(kind, override, catalog, mode)
+        parameters = component.canonical(merged.compare.parameters)
+        return {
+            "id": merged.id,
+            "spec_sha256": spec_sha256(merged, without=DESCRIPTIVE | {"compat"}),
+            "parameters_sha256": sha256_of(parameters),
+            "component": f"{component.name}@{component.version}",
+        }
+
+    changed = override.parameters if isinstance(override, Override) else {}
+    asked = [kind, spec.model_dump(mode="json", by_alias=True), changed, mode]
+    return ComponentIdentity(**_known(catalog.root, "comparison", asked, identified))
 
 
 def _model(catalog: Catalog, id: str) -> ModelIdentity:
     spec = catalog.model(id)
     if spec.builder is None:
         raise RequestError(f"model {id!r} is unavailable: {spec.unavailable}")
-    component = registry.get("builder", spec.builder.name)
     return ModelIdentity(
         id=id,
         version=spec.version,
         spec_sha256=spec_sha256(spec, without=MODEL_ONLY_SAYS),
         weights={name: pin.sha256 for name, pin in sorted(spec.weights.items())},
-        component=f"{component.name}@{component.version}",
+        component=_component(catalog, "builder", spec.builder.name),
     )
+
+
+def states(
+    catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
+) -> list[Status | None]:
+    """Return the status of each job's record, or None if it must be computed, see :func:`is_current`."""
+    scratch = request.limit is not None
+    paths = [
+        record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+        for job in jobs
+    ]
+    known = known_at(catalog.root, [path for path in paths if path.exists()])
+    found = [known[path].summary if path in known else None for path in paths]
+    return [
+        summary.status
+        if summary and is_current(summary, job, retry_failed=retry_failed)
+        else None
+        for summary, job in zip(found, jobs, strict=True)
+    ]
+
+
+def is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
+    """Whether a record is intact and current, and need not be computed again."""
+    if summary.id != job.id or not summary.intact:
+        return False
+    tried_again = retry_failed or not _about_pair(summary.failure)
+    return summary.status != "failed" or not tried_again
+
+
+def _about_pair(kind: str) -> bool:
+    """Whether the type of a recorded error says something about the pair.
+
+    Earlier versions recorded states of the machine, such as missing files; those records are computed again. They gave
+    them the types ``DataError`` and ``AssemblyError`` too, so records with these are tried again.
+    """
+    recorded = error_named(kind)
+    machine = (PendingError, SpecError, UnknownError, CircleError, DataError)
+    return recorded is not None and not issubclass(recorded, machine)

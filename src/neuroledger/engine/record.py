@@ -22,7 +22,7 @@ from neuroledger.engine.control import Control, in_words
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
 from neuroledger.engine.records.evidence import ALLOWED
-from neuroledger.engine.records.inputs import Inputs
+from neuroledger.engine.records.inputs import Inputs, record_path
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
@@ -266,14 +266,6 @@ class Record(Stored):
 def payload_of(plain: Mapping[str, object]) -> str:
     """Return the SHA-256 of the fields of a record, as plain data, that its inputs determine."""
     return sha256_of({name: plain[name] for name in PAYLOAD if name in plain})
-
-
-def record_path(
-    root: Path, benchmark: str, model: str, *, scratch: bool = False
-) -> Path:
-    """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
-    folder = "scratch" if scratch else "records"
-    return root / "results" / folder / benchmark / f"{model}.json"
 
 
 def write_record(path: Path, record: Record) -> bool:

@@ -12,7 +12,8 @@ import numpy as np
 from neuroledger.data.assembly import select
 from neuroledger.data.dataset import Dataset
 from neuroledger.data.hdf5 import refuse_outside_storage
-from neuroledger.data.load import load_dataset, load_prepared, verified_files
+from neuroledger.data.integrity import verified_files
+from neuroledger.data.load import load_dataset, load_prepared
 from neuroledger.data.sandbox import confined, limits_for
 from neuroledger.data.threads import exclusive
 from neuroledger.engine.bound_metric import BoundCeiling, BoundMetric, ceiling, metric

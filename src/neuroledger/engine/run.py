@@ -13,22 +13,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
-from neuroledger.data.load import damaged_file
+from neuroledger.data.integrity import absent, damaged_file, mending
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.check import spec_problems
 from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
-from neuroledger.engine.executors import Calls, Needs, execute, is_cluster
+from neuroledger.engine.executors import Calls, execute, is_cluster
 from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
+from neuroledger.engine.executors.sharing import machine_needs
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
     Identities,
     Job,
     again,
     inputs_of,
+    is_current,
     mismatch,
     needs_of,
     other_models,
@@ -47,24 +48,20 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.records.environment import environment
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity
-from neuroledger.engine.records.summary import Summary, known_at, summary_of
+from neuroledger.engine.records.summary import summary_of
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
-    CircleError,
     DataError,
     NeuroLedgerError,
     PendingError,
     SpecError,
-    UnknownError,
     about_pair,
-    error_named,
 )
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import Model
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog, open_catalog
-from neuroledger.spec.kinds import Resources
 from neuroledger.stats.score import Status
 from neuroledger.stats.stored_score import StoredScore
 from neuroledger.store.files import sweep
@@ -80,12 +77,10 @@ __all__ = [
     "closed",
     "current",
     "grouped",
-    "machine_needs",
     "not_ready",
     "run",
     "run_job",
     "run_object",
-    "states",
 ]
 
 
@@ -241,19 +236,6 @@ def _session_for(job: Job, root: Path, request: Request) -> Session:
     other = " and another ".join(name for name in asked if mine[name] != asked[name])
     raise PendingError(
         f"this process has another {other} than the caller: give it the same specs and packages"
-    )
-
-
-def machine_needs(catalog: Catalog, job: Job) -> Needs:
-    """Return the most that the benchmark, the model and the controls of a job declare to need."""
-    benchmark = catalog.benchmark(job.benchmark)
-    models = map(catalog.model, {job.model, *other_models(benchmark)})
-    fields = [benchmark.resources, *(model.resources for model in models)]
-    declared = [each or Resources() for each in fields]
-    return Needs(
-        memory=max(each.bytes for each in declared),
-        gpus=max(each.gpus for each in declared),
-        seconds=max(each.seconds for each in declared),
     )
 
 
@@ -457,46 +439,9 @@ def current(
         record = read_record(path)
     except DataError:
         return None
-    is_current = _is_current(summary_of(record), job, retry_failed=retry_failed)
-    return record if is_current else None
-
-
-def states(
-    catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
-) -> list[Status | None]:
-    """Return the status of each job's record, or None if it has none or it must be computed again; see :func:`current`."""
-    scratch = request.limit is not None
-    paths = [
-        record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
-        for job in jobs
-    ]
-    known = known_at(catalog.root, [path for path in paths if path.exists()])
-    found = [known[path].summary if path in known else None for path in paths]
-    return [
-        summary.status
-        if summary and _is_current(summary, job, retry_failed=retry_failed)
-        else None
-        for summary, job in zip(found, jobs, strict=True)
-    ]
-
-
-def _is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
-    """Whether a record is intact and current, and need not be computed again."""
-    if summary.id != job.id or not summary.intact:
-        return False
-    tried_again = retry_failed or not _about_pair(summary.failure)
-    return summary.status != "failed" or not tried_again
-
-
-def _about_pair(kind: str) -> bool:
-    """Whether the type of a recorded error says something about the pair.
-
-    Earlier versions recorded states of the machine, such as missing files; those records are computed again. They gave
-    them the types ``DataError`` and ``AssemblyError`` too, so records with these are tried again.
-    """
-    recorded = error_named(kind)
-    machine = (PendingError, SpecError, UnknownError, CircleError, DataError)
-    return recorded is not None and not issubclass(recorded, machine)
+    if is_current(summary_of(record), job, retry_failed=retry_failed):
+        return record
+    return None
 
 
 def closed(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from neuroledger.data.load import verified_files
+from neuroledger.data.integrity import verified_files
 from neuroledger.display import Display
 from neuroledger.engine.checked import (
     Confirmed,
@@ -36,8 +36,6 @@ from neuroledger.engine.records.reproduced import (
     differences,
 )
 from neuroledger.engine.records.signatures import sign, signer_in
-from neuroledger.engine.run import run_job
-from neuroledger.engine.session import Session
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -52,6 +50,9 @@ from neuroledger.errors import (
 )
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
+
+if TYPE_CHECKING:
+    from neuroledger.engine.session import Session
 
 __all__ = ["compared", "verify"]
 
@@ -308,6 +309,9 @@ def _current(record: Record, place: str) -> Verified:
 def _recomputed(desk: _Desk, record: Record, inputs: Inputs, place: str) -> Verified:
     """Compute a record again, and compare."""
     request = _request(record)
+    from neuroledger.engine.run import run_job
+    from neuroledger.engine.session import Session
+
     session = desk.sessions.setdefault(request, Session(desk.catalog, request))
     again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
     if isinstance(again, Pending):

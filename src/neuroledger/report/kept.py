@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,10 +12,9 @@ from typing import Final, NamedTuple
 from neuroledger.report.history import RECORDS, log_of
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.derived import Derived, derived_at, installed_sha256, key_of
-from neuroledger.store.files import replacing
+from neuroledger.store.derived import Derived, derived_at, key_of_files
+from neuroledger.store.files import files_below, replacing
 from neuroledger.store.hashes import (
-    SETTLED_NS,
     hashed,
     recalled,
     remember,
@@ -63,47 +60,23 @@ def inputs_of(catalog: Catalog, *asked: str) -> str:
     if not registry.only_shipped():
         return ""
     history = log_of(catalog.root, RECORDS, CLAIMS)
-    digest = hashlib.sha256(history.encode())
-    newest = 0
-    for path in _inputs(catalog):
-        with suppress(OSError):
-            state = state_of(path)
-            digest.update(f"{path}|{state}\n".encode())
-            changed = int(state.rpartition("|")[2])
-            newest = max(newest, changed)
-    age = time.time_ns() - newest
-    if age <= SETTLED_NS:
-        return ""
-    return key_of("site", *asked, installed_sha256(), digest.hexdigest())
+    return key_of_files("site", _inputs(catalog), *asked, history)
 
 
 def _inputs(catalog: Catalog) -> Iterator[Path]:
     """Yield the files that pages read, in a fixed order."""
     root = catalog.root
-    samples = store_folder(root) / "samples"
     folders = [layer.folder for layer in catalog.layers]
     folders += [root / name for name in FOLDERS]
     left_out = {root / name for name in TRACKED}
-    yield from _below(folders, left_out)
-    for path in _below([samples], left_out):
+    for folder in dict.fromkeys(folders):
+        yield from files_below(folder, left_out)
+    for path in files_below(store_folder(root) / "samples"):
         # The time of an index is that of its last use.
         if path.name != INDEX:
             yield path
     for name in FILES:
         yield root / name
-
-
-def _below(folders: Iterable[Path], left_out: Collection[Path]) -> Iterator[Path]:
-    """Yield the files below folders, in a fixed order."""
-    for top in dict.fromkeys(folders):
-        for name, inside, names in os.walk(top):
-            folder = Path(name)
-            kept = [each for each in inside if folder / each not in left_out]
-            inside[:] = sorted(kept)
-            for each in sorted(names):
-                path = folder / each
-                if path not in left_out:
-                    yield path
 
 
 def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:

@@ -17,7 +17,8 @@ from markupsafe import Markup
 from neuroledger.data.gate.signatures import are_current
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
-from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.data.integrity import verified_files
+from neuroledger.data.load import load_dataset
 from neuroledger.engine.claims.looks import read_looks
 from neuroledger.engine.claims.standing import standing
 from neuroledger.engine.control import Control

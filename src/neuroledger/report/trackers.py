@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from neuroledger.data.fetch import pinned_files
+from neuroledger.data.integrity import pinned_files
 from neuroledger.engine.record import Record, read_record
 from neuroledger.errors import RequestError, require_package
 from neuroledger.spec.catalog import Catalog

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import sys
 import sysconfig
+import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import closing, suppress
 from functools import lru_cache
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from neuroledger.store.files import keep_from_git
+from neuroledger.store.hashes import SETTLED_NS, state_of
 from neuroledger.store.store import Store, store_folder
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "derived_at",
     "installed_sha256",
     "key_of",
+    "key_of_files",
     "remembered",
 ]
 
@@ -107,6 +110,28 @@ def key_of(kind: str, *parts: str) -> str:
     for part in (kind, *parts):
         digest.update(f"{len(part)}:{part}".encode())
     return digest.hexdigest()
+
+
+def key_of_files(kind: str, paths: Iterable[Path], *parts: str) -> str:
+    """Return the key of a value that follows from the states of files, whether they exist, and installed packages.
+
+    It is empty if a file was changed so recently that it may change again unnoticed, or cannot be looked at.
+    """
+    digest = hashlib.sha256()
+    newest = 0
+    try:
+        for path in paths:
+            try:
+                state = state_of(path)
+            except (FileNotFoundError, NotADirectoryError):
+                state = "missing|0"
+            digest.update(f"{path}|{state}\n".encode())
+            newest = max(newest, int(state.rpartition("|")[2]))
+    except OSError:
+        return ""
+    if time.time_ns() - newest <= SETTLED_NS:
+        return ""
+    return key_of(kind, *parts, installed_sha256(), digest.hexdigest())
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from neuroledger.errors import StorageError
 
 __all__ = [
     "alive",
+    "files_below",
     "json_files",
     "keep_from_git",
     "owner",
@@ -126,6 +127,39 @@ def sync(path: Path) -> None:
     """Wait until the bytes of a file are on the disk."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def files_below(folder: Path, left_out: Collection[Path] = ()) -> Iterator[Path]:
+    """Yield the files below a folder in a fixed order, also of folders that are links; a missing folder has none.
+
+    Raises
+    ------
+    OSError
+        A folder cannot be listed.
+    """
+    yield from _below(folder, left_out, ())
+
+
+def _below(
+    folder: Path, left_out: Collection[Path], around: tuple[tuple[int, int], ...]
+) -> Iterator[Path]:
+    try:
+        stat = folder.stat()
+    except FileNotFoundError:
+        return
+    place = (stat.st_dev, stat.st_ino)
+    if place in around:  # a link to a folder that it is in
+        return
+    with os.scandir(folder) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = Path(entry.path)
+        if path in left_out:
+            continue
+        if entry.is_dir():
+            yield from _below(path, left_out, (*around, place))
+        else:
+            yield path
 
 
 def json_files(folder: Path) -> list[Path]:

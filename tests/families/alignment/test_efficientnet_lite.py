@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 from torch.nn import functional
 
-from neuroledger.data.load import verified_files
+from neuroledger.data.integrity import verified_files
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.engine.resolve import model_of
 from neuroledger.engine.session import Request, Session

@@ -16,9 +16,9 @@ from pydantic import TypeAdapter
 
 from neuroledger.cli import main
 from neuroledger.data import assembly as assemblies
-from neuroledger.data.fetch import absent
 from neuroledger.data.gate.validate import refusal, refused_here, validate
-from neuroledger.data.load import load_dataset, verified_files
+from neuroledger.data.integrity import absent, verified_files
+from neuroledger.data.load import load_dataset
 from neuroledger.data.pin.downloads import Downloads
 from neuroledger.data.pin.pin import pin
 from neuroledger.engine.check import check

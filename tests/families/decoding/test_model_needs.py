@@ -7,12 +7,8 @@ import pytest
 
 import neuroledger as nl
 from neuroledger.data.gate.validate import validate
-from neuroledger.data.load import (
-    load_dataset,
-    load_prepared,
-    read_dataset,
-    verified_files,
-)
+from neuroledger.data.integrity import verified_files
+from neuroledger.data.load import load_dataset, load_prepared, read_dataset
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.plan import needs_of, parameters_of, plan
 from neuroledger.engine.session import Request, Session

@@ -12,7 +12,6 @@ import xarray as xr
 from neuroledger.data.assembly import check
 from neuroledger.data.clocks import RecordingClocks
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import absent, pinned_files
 from neuroledger.data.gate.clocks import count_empty, judge
 from neuroledger.data.gate.repetitions import repetitions_of
 from neuroledger.data.gate.rows import row_findings
@@ -35,7 +34,7 @@ from neuroledger.data.gate.validation import (
     seen_here,
     write_report,
 )
-from neuroledger.data.integrity import remembering, verify_file
+from neuroledger.data.integrity import absent, pinned_files, remembering, verify_file
 from neuroledger.data.load import read_dataset
 from neuroledger.errors import (
     AssemblyError,

@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 from neuroledger.data.clocks import RecordingClocks
-from neuroledger.data.fetch import absent
 from neuroledger.data.gate.signatures import Signature
+from neuroledger.data.integrity import absent
 from neuroledger.errors import Finding
 from neuroledger.spec.base import sha256_of, spec_sha256
 from neuroledger.spec.catalog import Catalog

@@ -12,9 +12,9 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from neuroledger.data.fetch import Progress, fetch_stated, folder_of
+from neuroledger.data.fetch import Progress, fetch_stated
 from neuroledger.data.gate.validate import trial
-from neuroledger.data.integrity import compare, sha256_of_file
+from neuroledger.data.integrity import compare, folder_of, sha256_of_file
 from neuroledger.data.load import read_dataset
 from neuroledger.data.package import expectations_text
 from neuroledger.data.pin.downloads import (

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from neuroledger.data.fetch import fetch_each, fetch_files, pinned_files
+from neuroledger.data.fetch import fetch_each, fetch_files
 from neuroledger.data.gate.validation import mark_path, report_path
+from neuroledger.data.integrity import pinned_files
 from neuroledger.engine.plan import Job, other_models
 from neuroledger.spec.base import id_of
 from neuroledger.spec.catalog import Catalog

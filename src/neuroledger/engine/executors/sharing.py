@@ -11,9 +11,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from neuroledger.engine.plan import Job
+from neuroledger.engine.plan import Job, other_models
+from neuroledger.spec.catalog import Catalog
+from neuroledger.spec.kinds import Resources
 
-__all__ = ["GPUS", "Calls", "Done", "Needs", "Queue", "count_gpus", "gpu_of"]
+__all__ = [
+    "GPUS",
+    "Calls",
+    "Done",
+    "Needs",
+    "Queue",
+    "count_gpus",
+    "gpu_of",
+    "machine_needs",
+]
 
 T = TypeVar("T")
 Done = Iterator[tuple[Job, T]]
@@ -54,6 +65,19 @@ class Needs(NamedTuple):
             yield "MEMORY", self.memory
         if self.gpus:
             yield "GPU", self.gpus
+
+
+def machine_needs(catalog: Catalog, job: Job) -> Needs:
+    """Return the most that the benchmark, the model and the controls of a job declare to need."""
+    benchmark = catalog.benchmark(job.benchmark)
+    models = map(catalog.model, {job.model, *other_models(benchmark)})
+    fields = [benchmark.resources, *(model.resources for model in models)]
+    declared = [each or Resources() for each in fields]
+    return Needs(
+        memory=max(each.bytes for each in declared),
+        gpus=max(each.gpus for each in declared),
+        seconds=max(each.seconds for each in declared),
+    )
 
 
 def _no_needs(_: Job) -> Needs:

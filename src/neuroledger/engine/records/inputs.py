@@ -1,10 +1,11 @@
-"""What determines the outcome of a job: the request, and identities of specs, data, weights and components."""
+"""What determines the outcome of a job: the request, and the identities of specs, data, weights and components."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import Field, JsonValue
 
@@ -21,6 +22,7 @@ __all__ = [
     "Request",
     "SpecIdentity",
     "named_device",
+    "record_path",
 ]
 
 
@@ -163,3 +165,11 @@ def named_device(name: str) -> str:
         return str(available(name))
     except ImportError:
         return "cpu"
+
+
+def record_path(
+    root: Path, benchmark: str, model: str, *, scratch: bool = False
+) -> Path:
+    """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
+    folder = "scratch" if scratch else "records"
+    return root / "results" / folder / benchmark / f"{model}.json"

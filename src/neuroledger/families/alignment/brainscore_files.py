@@ -17,16 +17,15 @@ import xarray as xr
 
 from neuroledger.data.assembly import check
 from neuroledger.data.dataset import Dataset
-from neuroledger.data.fetch import (
-    Progress,
-    fetch_each,
-    fetch_files,
-    fetch_stated,
-    folder_of,
-)
+from neuroledger.data.fetch import Progress, fetch_each, fetch_files, fetch_stated
 from neuroledger.data.gate.validate import trial
-from neuroledger.data.integrity import compare, sha256_of_file
-from neuroledger.data.load import load_dataset, read_dataset, verified_files
+from neuroledger.data.integrity import (
+    compare,
+    folder_of,
+    sha256_of_file,
+    verified_files,
+)
+from neuroledger.data.load import load_dataset, read_dataset
 from neuroledger.data.normalise_input import as_text
 from neuroledger.data.package import UNTRACKED, ZIP_TIME, expectations_text, track
 from neuroledger.data.pin.downloads import place_of

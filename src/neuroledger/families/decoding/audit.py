@@ -11,7 +11,8 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Floats
-from neuroledger.data.load import read_dataset, verified_files
+from neuroledger.data.integrity import verified_files
+from neuroledger.data.load import read_dataset
 from neuroledger.errors import (
     DataError,
     Finding,

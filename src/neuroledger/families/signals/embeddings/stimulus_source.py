@@ -13,8 +13,7 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 from pydantic import ValidationError
 
-from neuroledger.data.fetch import folder_of
-from neuroledger.data.integrity import verify_file
+from neuroledger.data.integrity import folder_of, verify_file
 from neuroledger.data.pin.downloads import files_below, place_of
 from neuroledger.data.stimuli import StimulusSet
 from neuroledger.errors import DataError, RequestError, SpecError
