@@ -1,13 +1,15 @@
-"""What was written before: pages are rendered again only if what they follow from has changed."""
+"""What was written before: boards and pages are made again only if what they follow from has changed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -18,6 +20,7 @@ from neuroledger.store.derived import Derived, derived_at, installed_sha256, key
 from neuroledger.store.files import replacing
 from neuroledger.store.hashes import (
     SETTLED_NS,
+    as_state,
     hashed,
     recalled,
     remember,
@@ -33,6 +36,7 @@ __all__ = [
     "inputs_of",
     "one_file_of",
     "remember_site",
+    "text_of",
     "unchanged",
     "write_all",
 ]
@@ -55,55 +59,118 @@ def one_file_of(suite: str) -> str:
     return f"{suite}-in-one-file.html"
 
 
+def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:
+    """Return the text of the boards that are ``asked`` for, as it is remembered if no file has changed since; else make it.
+
+    A text during whose making something was logged, such as a file that is no record, is made each time.
+    """
+    derived = derived_at(catalog.root)
+    place = key_of("text of boards", *asked)
+    inputs = _state_of_boards(catalog)
+    known = derived.recall([place]).get(place, {})
+    if inputs and known.get("inputs") == inputs:
+        return str(known["text"])
+    with _Logged.during() as logged:
+        text = make()
+    if inputs and not logged.count and inputs == _state_of_boards(catalog):
+        derived.remember({place: {"inputs": inputs, "text": text}})
+    return text
+
+
+class _Logged(logging.Handler):
+    """Counts what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+
+    @classmethod
+    @contextmanager
+    def during(cls) -> Iterator[_Logged]:
+        """Count what the package logs in a block."""
+        handler = cls()
+        logger = logging.getLogger("neuroledger")
+        logger.addHandler(handler)
+        try:
+            yield handler
+        finally:
+            logger.removeHandler(handler)
+
+
+def _state_of_boards(catalog: Catalog) -> str:
+    """Return the key of the states of all files from which boards follow; see :func:`inputs_of`."""
+    return _key_of_states("boards", _inputs(catalog))
+
+
 def inputs_of(catalog: Catalog, *asked: str) -> str:
     """Return the key of the states of all files from which the site that is ``asked`` for follows.
 
     It is empty if one of them was changed so recently that it may change again unnoticed, or if plugins are installed.
     """
+    history = log_of(catalog.root, RECORDS, CLAIMS)
+    files = chain(_inputs(catalog), _samples(catalog))
+    return _key_of_states("site", files, *asked, history)
+
+
+def _key_of_states(kind: str, files: Iterable[_File], *more: str) -> str:
     if not registry.only_shipped():
         return ""
-    history = log_of(catalog.root, RECORDS, CLAIMS)
-    digest = hashlib.sha256(history.encode())
+    digest = hashlib.sha256()
     newest = 0
-    for path in _inputs(catalog):
-        with suppress(OSError):
-            state = state_of(path)
-            digest.update(f"{path}|{state}\n".encode())
-            changed = int(state.rpartition("|")[2])
-            newest = max(newest, changed)
-    age = time.time_ns() - newest
-    if age <= SETTLED_NS:
+    for path, stat in files:
+        digest.update(f"{path}|{as_state(stat)}\n".encode())
+        newest = max(newest, stat.st_ctime_ns)
+    if time.time_ns() - newest <= SETTLED_NS:
         return ""
-    return key_of("site", *asked, installed_sha256(), digest.hexdigest())
+    return key_of(kind, *more, installed_sha256(), digest.hexdigest())
 
 
-def _inputs(catalog: Catalog) -> Iterator[Path]:
-    """Yield the files that pages read, in a fixed order."""
+class _File(NamedTuple):
+    """A file, and what the system says of it."""
+
+    path: str
+    stat: os.stat_result
+
+
+def _inputs(catalog: Catalog) -> Iterator[_File]:
+    """Yield the files that boards read, in a fixed order."""
     root = catalog.root
-    samples = store_folder(root) / "samples"
     folders = [layer.folder for layer in catalog.layers]
     folders += [root / name for name in FOLDERS]
-    left_out = {root / name for name in TRACKED}
-    yield from _below(folders, left_out)
-    for path in _below([samples], left_out):
-        # The time of an index is that of its last use.
-        if path.name != INDEX:
-            yield path
+    left_out = {str(root / name) for name in TRACKED}
+    for folder in dict.fromkeys(folders):
+        yield from _below(str(folder), left_out)
     for name in FILES:
-        yield root / name
+        path = root / name
+        with suppress(OSError):
+            yield _File(str(path), path.stat())
 
 
-def _below(folders: Iterable[Path], left_out: Collection[Path]) -> Iterator[Path]:
-    """Yield the files below folders, in a fixed order."""
-    for top in dict.fromkeys(folders):
-        for name, inside, names in os.walk(top):
-            folder = Path(name)
-            kept = [each for each in inside if folder / each not in left_out]
-            inside[:] = sorted(kept)
-            for each in sorted(names):
-                path = folder / each
-                if path not in left_out:
-                    yield path
+def _samples(catalog: Catalog) -> Iterator[_File]:
+    """Yield the samples that pages show besides; the time of an index is that of its last use."""
+    for file in _below(str(store_folder(catalog.root) / "samples"), ()):
+        if Path(file.path).name != INDEX:
+            yield file
+
+
+def _below(folder: str, left_out: Collection[str]) -> Iterator[_File]:
+    """Yield the files below a folder, in a fixed order, with links to folders, which are not followed."""
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.path in left_out:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _below(entry.path, left_out)
+            continue
+        with suppress(OSError):
+            yield _File(entry.path, entry.stat())
 
 
 def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
