@@ -68,7 +68,8 @@ def repository(root: Path, benchmarks: int, models: int) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         plain = made.model_dump(mode="json")
         plain["payload_sha256"] = payload_of(plain)
-        place.write_text(json.dumps(plain))
+        text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
+        place.write_text(f"{text}\n")
 
 
 def _write_specs(root: Path, benchmarks: int, models: int) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 import xarray as xr
 
-from neuroledger.cli.results import report
+from neuroledger.cli.results import leaderboard, report
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.record import read_all, read_record, record_path
 from neuroledger.engine.samples import keep_samples
-from neuroledger.report import site
+from neuroledger.report import site, table
+from neuroledger.report.kept import text_of
 from neuroledger.report.site import build_site
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
@@ -164,3 +168,81 @@ def test_inputs_that_were_just_written_are_read_again(
     assert inputs_of(scored.open(), "lab")
     monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", 10**12)
     assert inputs_of(scored.open(), "lab") == ""
+
+
+@pytest.fixture
+def boards(
+    scored: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[], tuple[str, int]]:
+    """A function that prints the boards of the repository: the text, and how often boards have been made."""
+    (scored.root / "params.yaml").write_text("suite: lab\n")
+    made: list[Catalog] = []
+    make = table.boards_of
+
+    def watched(catalog: Catalog, *args: object, **options: object) -> object:
+        made.append(catalog)
+        return make(catalog, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(table, "boards_of", watched)
+
+    def printed() -> tuple[str, int]:
+        leaderboard(root=scored.root)
+        return capsys.readouterr().out, len(made)
+
+    return printed
+
+
+def test_boards_of_what_did_not_change_are_printed_as_before(
+    scored: Lab, boards: Callable[[], tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, _ = boards()
+    assert boards() == (text, 1)
+    path = record_path(scored.root, RIDGE, "ant")
+    state, content = path.stat(), path.read_bytes()
+    path.write_bytes(content.replace(b"0.9,", b"0.8,"))
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    edited, made = boards()
+    assert made == 2 and "edited" in edited, "as long and as old as before"
+    path.write_bytes(content)
+    assert boards() == (text, 3)
+    derived_at(scored.root).path.write_bytes(b"damaged")
+    assert boards() == (text, 4)
+    derived_at(scored.root).path.unlink()
+    assert [boards() for _ in range(2)] == [(text, 5)] * 2
+    monkeypatch.setenv("COLUMNS", "60")
+    assert boards()[0] != text
+    monkeypatch.setattr("neuroledger.report.kept.SETTLED_NS", 10**12)
+    assert [boards()[1] for _ in range(2)] == [7, 8], "just written"
+
+
+def test_a_file_that_is_no_record_is_named_with_every_board(
+    scored: Lab,
+    boards: Callable[[], tuple[str, int]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    record_path(scored.root, RIDGE, "ant").write_text("{}")
+    for _ in range(2):
+        caplog.clear()
+        boards()
+        assert "record.unreadable" in caplog.text
+
+
+def test_boards_are_not_remembered_if_a_record_changes_while_they_are_made(
+    scored: Lab,
+) -> None:
+    catalog = scored.open()
+
+    def make(number: int) -> str:
+        keep(catalog, record("ant", RIDGE, 0.1 * number))
+        return str(number)
+
+    for number in (1, 2):
+        assert text_of(catalog, lambda at=number: make(at)) == str(number)  # type: ignore[misc]
+    assert text_of(catalog, lambda: "3") == text_of(catalog, lambda: "4") == "3"
+
+
+def test_boards_of_two_processes_at_once_are_the_same(scored: Lab) -> None:
+    words = [sys.executable, "-m", "neuroledger", "leaderboard", "--suite", "lab"]
+    start = partial(Popen, words, cwd=scored.root, stdout=PIPE, text=True)
+    first, second = start(), start()
+    assert first.communicate() == second.communicate() != ("", None)

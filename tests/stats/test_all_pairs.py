@@ -50,3 +50,26 @@ def test_each_pair_has_the_error_and_p_value_of_its_difference(entries):
         np.testing.assert_allclose(found.error[i, j], apart.error, rtol=1e-12)
         if i != j:
             np.testing.assert_allclose(found.p[i, j], apart.p(a - b), rtol=1e-9)
+
+
+def test_nearly_equal_deviations_of_many_scores_lose_no_digits():
+    rng = np.random.default_rng(2)
+    keys = tuple(f"s{at}" for at in range(40))
+    base = rng.normal(size=40)
+    deviations = [base + spread * rng.normal(size=40) for spread in (0, 1e-9, 0.01, 1)]
+    every = [
+        Uncertainty((Part("one", ("stimulus",), keys, each, 39.0),))
+        for each in deviations * 20
+    ]
+    found = all_pairs(rng.normal(size=len(every)).tolist(), every).error
+    for i, j in product(range(len(every)), repeat=2):
+        apart = (every[i] - every[j]).error
+        np.testing.assert_allclose(found[i, j], apart, rtol=1e-12)
+
+
+def test_a_small_difference_is_not_tested_if_only_large_ones_are_asked_for():
+    alone = [Uncertainty.alone(name, 0.1) for name in "abc"]
+    values = [0.0, 0.2, 0.9]
+    every, large = (all_pairs(values, alone, beyond=each) for each in (0.0, 1.96))
+    assert (large.p[:2, :2] == 1).all() and every.p[0, 1] < 1
+    assert (large.p[2] == every.p[2]).all() and large.p[2, 0] < 1e-6

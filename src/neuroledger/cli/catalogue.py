@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from neuroledger.spec.base import Override, Published, Spec
     from neuroledger.spec.catalog import Catalog, Entry
     from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec
+    from neuroledger.store.files import Seen
 
 SHOWN_FINDINGS = 30
 # Longer lists are cut, and their length is shown.
@@ -534,7 +535,7 @@ def _key_of_check(catalog: Catalog, paths: Sequence[Path]) -> str:
     from neuroledger.spec.shipped import marker_of
     from neuroledger.spec.trusted import owner_trusts
     from neuroledger.store.derived import key_of_files
-    from neuroledger.store.files import files_below
+    from neuroledger.store.files import files_below, look_at
 
     folders = [layer.folder for layer in catalog.layers]
     chosen = [path.resolve() for path in paths]
@@ -546,14 +547,14 @@ def _key_of_check(catalog: Catalog, paths: Sequence[Path]) -> str:
         return ""
     root = catalog.root
 
-    def files() -> Iterator[Path]:
+    def files() -> Iterator[Seen]:
         for folder in (*folders, root / "results" / "records"):
             yield from files_below(folder)
-        for path in files_below(root / "data"):
+        for file in files_below(root / "data"):
             # Pointers of DVC, and whether private data have a remote of their own.
-            if path.suffix == ".dvc" or path.match(".dvc/config"):
-                yield path
-        yield marker_of(root)
+            if file.path.endswith(".dvc") or Path(file.path).match(".dvc/config"):
+                yield file
+        yield look_at(marker_of(root))
 
     asked = [str(root), *map(str, chosen), "trusts", *owner_trusts()]
     return key_of_files("check", files(), *asked)

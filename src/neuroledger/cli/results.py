@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import json as json_text
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from neuroledger.cli.options import (
@@ -61,23 +62,36 @@ def leaderboard(
 
     JSON, the same as --format json: a list of boards, one for the suite and each that it includes.
     """
+    from neuroledger.report.kept import text_of
+    from neuroledger.spec.catalog import open_catalog
+
+    if suite and benchmarks:
+        raise RequestError("give --suite or --benchmark, not both")
+    catalog = open_catalog(root)
+    kind = "json" if json else format
+    asked = [kind, str(get_terminal_size((160, 24)).columns), suite or ""]
+    asked += benchmarks or ()
+    make = partial(_boards, catalog, kind, suite, benchmarks or ())
+    say(text_of(catalog, make, *asked).rstrip("\n"))
+    return SUCCESS
+
+
+def _boards(
+    catalog: Catalog, kind: str, suite: str | None, benchmarks: Sequence[str]
+) -> str:
+    """Return the boards of a suite, or of benchmarks, as text of a kind."""
     from neuroledger.engine.records.summary import known_records
     from neuroledger.report.board import as_text
     from neuroledger.report.table import board_of, boards_of
-    from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
-    catalog = open_catalog(root)
     if benchmarks:
-        if suite:
-            raise RequestError("give --suite or --benchmark, not both")
         chosen = _suite_of(catalog, benchmarks)
         boards = [board_of(catalog, chosen, known_records(catalog.root))]
     else:
         name = suite or read_params(catalog.root).suite
         boards = list(boards_of(catalog, name, new=suite is None))
-    say(as_text("json" if json else format, boards).rstrip("\n"))
-    return SUCCESS
+    return as_text(kind, boards)
 
 
 def _suite_of(catalog: Catalog, benchmarks: Sequence[str]) -> SuiteSpec:
@@ -696,7 +710,7 @@ def _serve(folder: Path) -> None:
     """Serve the pages on the loopback address until interrupted."""
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(folder))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         say(f"http://127.0.0.1:{server.server_address[1]}/ (stop with Ctrl-C)")
         server.serve_forever()

@@ -327,7 +327,8 @@ def parsed(plain: object) -> tuple[Record, str]:
         raise ValueError("its headline is not among its scores")
     for name, control in record.controls.items():
         _check_control(name, control)
-    if record.id != record.inputs.sha256:
+    # Inputs are read as they were written, so that these are the bytes that they are hashed as.
+    if record.id != sha256_of(plain["inputs"]):
         raise ValueError("its id is not the hash of its inputs")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")

@@ -1,19 +1,21 @@
-"""What was written before: pages are rendered again only if what they follow from has changed."""
+"""What was written before: boards and pages are made again only if what they follow from has changed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from neuroledger.report.history import RECORDS, log_of
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
-from neuroledger.store.derived import Derived, derived_at, key_of_files
-from neuroledger.store.files import files_below, replacing
+from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
+from neuroledger.store.files import Seen, files_below, look_at, replacing
 from neuroledger.store.hashes import (
     hashed,
     recalled,
@@ -30,6 +32,7 @@ __all__ = [
     "inputs_of",
     "one_file_of",
     "remember_site",
+    "text_of",
     "unchanged",
     "write_all",
 ]
@@ -52,31 +55,83 @@ def one_file_of(suite: str) -> str:
     return f"{suite}-in-one-file.html"
 
 
+def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:
+    """Return the text of the boards that are ``asked`` for, as it is remembered if no file has changed since; else make it.
+
+    A text during whose making something was logged, such as a file that is no record, is made each time.
+    """
+    derived = derived_at(catalog.root)
+    place = key_of("text of boards", *asked)
+    inputs = _state_of_boards(catalog)
+    known = derived.recall([place]).get(place, {})
+    if inputs and known.get("inputs") == inputs:
+        return str(known["text"])
+    with _Logged.during() as logged:
+        text = make()
+    if inputs and not logged.count and inputs == _state_of_boards(catalog):
+        derived.remember({place: {"inputs": inputs, "text": text}})
+    return text
+
+
+class _Logged(logging.Handler):
+    """Counts what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+
+    @classmethod
+    @contextmanager
+    def during(cls) -> Iterator[_Logged]:
+        """Count what the package logs in a block."""
+        handler = cls()
+        logger = logging.getLogger("neuroledger")
+        logger.addHandler(handler)
+        try:
+            yield handler
+        finally:
+            logger.removeHandler(handler)
+
+
+def _state_of_boards(catalog: Catalog) -> str:
+    """Return the key of the states of all files from which boards follow; see :func:`inputs_of`."""
+    return _key_of_states("boards", _inputs(catalog))
+
+
 def inputs_of(catalog: Catalog, *asked: str) -> str:
     """Return the key of the states of all files from which the site that is ``asked`` for follows.
 
     It is empty if one of them was changed so recently that it may change again unnoticed, or if plugins are installed.
     """
-    if not registry.only_shipped():
-        return ""
     history = log_of(catalog.root, RECORDS, CLAIMS)
-    return key_of_files("site", _inputs(catalog), *asked, history)
+    files = chain(_inputs(catalog), _samples(catalog))
+    return _key_of_states("site", files, *asked, history)
 
 
-def _inputs(catalog: Catalog) -> Iterator[Path]:
-    """Yield the files that pages read, in a fixed order."""
+def _key_of_states(kind: str, files: Iterable[Seen], *more: str) -> str:
+    return key_of_files(kind, files, *more) if registry.only_shipped() else ""
+
+
+def _inputs(catalog: Catalog) -> Iterator[Seen]:
+    """Yield the files that boards read, in a fixed order."""
     root = catalog.root
     folders = [layer.folder for layer in catalog.layers]
     folders += [root / name for name in FOLDERS]
     left_out = {root / name for name in TRACKED}
     for folder in dict.fromkeys(folders):
         yield from files_below(folder, left_out)
-    for path in files_below(store_folder(root) / "samples"):
-        # The time of an index is that of its last use.
-        if path.name != INDEX:
-            yield path
     for name in FILES:
-        yield root / name
+        yield look_at(root / name)
+
+
+def _samples(catalog: Catalog) -> Iterator[Seen]:
+    """Yield the samples that pages show besides; the time of an index is that of its last use."""
+    for file in files_below(store_folder(catalog.root) / "samples"):
+        if Path(file.path).name != INDEX:
+            yield file
 
 
 def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:

@@ -1,10 +1,10 @@
-"""Tests of the differences of all pairs of scores, a row of the matrix at a time."""
+"""Tests of the differences of all pairs of scores, a block of rows of the upper triangle at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,28 @@ from neuroledger.stats.uncertainty import ROUNDING, Part, Uncertainty
 __all__ = ["PairTests", "tests_of_all_pairs"]
 
 
+ROWS: Final = 64
+"""Number of scores that are compared with all others at once."""
+CANCELLED: Final = 1e-3
+"""Part of the variances of two scores below which the difference of their sums has lost three digits or more."""
+
+
 class PairTests(NamedTuple):
     """Standard error and two-sided p value of the difference of each pair, both (score, score)."""
 
     error: Floats
     p: Floats
+
+
+class _Block(NamedTuple):
+    """Scores ``first`` to ``last``, each with all scores from ``first`` on: a part of the upper triangle of all pairs."""
+
+    first: int
+    last: int
+
+    def of(self, values: Floats) -> tuple[Floats, Floats]:
+        """Return the values of both sides, (row, 1) and (1, column)."""
+        return values[self.first : self.last, None], values[None, self.first :]
 
 
 @dataclass(frozen=True)
@@ -38,20 +55,33 @@ class _Place:
     values: Floats
     freedom: Floats
 
-    def variance(self, row: int) -> Floats:
-        """Return the variance of the difference of one score to each."""
-        apart = self.values - self.values[row]
-        variance: Floats = np.einsum("sg,sg->s", apart, apart)
+    def variance(self, block: _Block) -> Floats:
+        """Return the variance of the difference of each pair: |a − b|² = |a|² + |b|² − 2 a·b.
+
+        Where that cancels, because the deviations of two scores are nearly the same, they are subtracted instead.
+        """
+        rows = self.values[block.first : block.last]
+        columns = self.values[block.first :]
+        squares = np.einsum("sg,sg->s", columns, columns)
+        both = squares[: len(rows), None] + squares
+        variance: Floats = both - 2 * (rows @ columns.T)
+        for at, near in enumerate(variance < CANCELLED * both):
+            if near.any():
+                apart = columns[near] - rows[at]
+                variance[at, near] = np.einsum("sg,sg->s", apart, apart)
         return variance
 
-    def freedom_of(self, row: int) -> Floats:
-        """Return the degrees of freedom of the difference of one score to each."""
-        lower: Floats = np.minimum(self.freedom, self.freedom[row])
+    def freedom_of(self, block: _Block) -> Floats:
+        """Return the degrees of freedom of the difference of each pair."""
+        lower: Floats = np.minimum(*block.of(self.freedom))
         return lower
 
 
 def tests_of_all_pairs(
-    values: Sequence[float], uncertainties: Sequence[Uncertainty]
+    values: Sequence[float],
+    uncertainties: Sequence[Uncertainty],
+    *,
+    beyond: float = 0.0,
 ) -> PairTests:
     """Return what ``(first - second).error`` and ``.p`` give for every pair of scores.
 
@@ -59,6 +89,8 @@ def tests_of_all_pairs(
     ----------
     values, uncertainties
         Of each score, (score,).
+    beyond
+        Number of standard errors that a difference must exceed to be tested; the p value of others is 1.
     """
     from scipy.special import stdtr
 
@@ -68,36 +100,40 @@ def tests_of_all_pairs(
     score = np.array(values, dtype=np.float64)
     error = np.zeros((count, count))
     p = np.ones((count, count))
-    for row in range(count):
-        floor = np.maximum(outcome, outcome[row])
-        varies, freedom = _differences(places, row, floor)
-        error[row] = np.maximum(varies, floor)
-        gap = np.abs(score - score[row])
-        known = error[row] > 0
-        ratio = -gap[known] / error[row][known]
-        p[row][known] = 2 * stdtr(freedom[known], ratio)
-        p[row][~known] = (gap[~known] == 0).astype(np.float64)
+    for first in range(0, count, ROWS):
+        block = _Block(first, min(first + ROWS, count))
+        floor = np.maximum(*block.of(outcome))
+        varies, freedom = _differences(places, block, floor)
+        errors = np.maximum(varies, floor)
+        gap = np.abs(np.subtract(*block.of(score)))
+        tested = (errors > 0) & (gap >= beyond * errors)
+        found = np.ones_like(gap)
+        found[tested] = 2 * stdtr(freedom[tested], -gap[tested] / errors[tested])
+        found[(errors == 0) & (gap > 0)] = 0.0
+        for whole, part in ((error, errors), (p, found)):
+            whole[first : block.last, first:] = part
+            whole[first:, first : block.last] = part.T
     return PairTests(error, p)
 
 
 def _differences(
-    places: Sequence[_Place], row: int, outcome: Floats
+    places: Sequence[_Place], block: _Block, outcome: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the standard deviation of the difference of one score to each, and Satterthwaite's degrees of freedom."""
+    """Return the standard deviation of the difference of each pair, and Satterthwaite's degrees of freedom."""
     variance, single, share = (np.zeros_like(outcome) for _ in range(3))
     for population in dict.fromkeys(place.population for place in places):
         own = [place for place in places if place.population == population]
         largest = np.zeros_like(outcome)
         summed = np.zeros_like(outcome)
         for place in own:
-            part = place.variance(row)
+            part = place.variance(block)
             if not place.is_single:
                 summed -= part
                 continue
             summed += part
             largest = np.maximum(largest, part)
             single += part
-            share += part**2 / np.maximum(place.freedom_of(row), 1.0)
+            share += part**2 / np.maximum(place.freedom_of(block), 1.0)
         variance += np.maximum(largest, summed)
     varies = np.sqrt(variance)
     is_measured = (share > 0) & (varies > ROUNDING * outcome)

@@ -43,6 +43,8 @@ __all__ = [
 
 SIGNIFICANT: Final = 0.05
 POWER: Final = 0.8
+ROUND_DOWN: Final = 1 - 1e-9
+"""Rounding makes one more pair tested, never one less."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,8 @@ def clearly_better(
 
     The differences of all pairs are tested at once (Mogstad et al. 2024), each by Student's distribution with its own
     degrees of freedom, with Holm's correction, which holds however the differences depend on each other. An entry
-    without uncertainty is neither better nor worse than any other.
+    without uncertainty is neither better nor worse than any other. A difference that the normal distribution does not
+    find at ``level`` is not tested: the tails of Student's are heavier, and no correction makes p smaller.
     """
     better = np.zeros((len(entries), len(entries)), dtype=bool)
     known = [
@@ -206,6 +209,7 @@ def clearly_better(
     tests = tests_of_all_pairs(
         values.tolist(),
         [each for at in known if (each := entries[at].uncertainty) is not None],
+        beyond=ROUND_DOWN * quantile((1 + level) / 2, math.inf),
     )
     first, second = np.nonzero(np.triu(tests.error > 0, 1))
     adjusted = holm(tests.p[first, second])

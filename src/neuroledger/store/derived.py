@@ -14,8 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from neuroledger.store.files import keep_from_git
-from neuroledger.store.hashes import SETTLED_NS, state_of
+from neuroledger.store.files import Seen, keep_from_git
+from neuroledger.store.hashes import SETTLED_NS, as_state
 from neuroledger.store.store import Store, store_folder
 
 __all__ = [
@@ -112,7 +112,7 @@ def key_of(kind: str, *parts: str) -> str:
     return digest.hexdigest()
 
 
-def key_of_files(kind: str, paths: Iterable[Path], *parts: str) -> str:
+def key_of_files(kind: str, files: Iterable[Seen], *parts: str) -> str:
     """Return the key of a value that follows from the states of files, whether they exist, and installed packages.
 
     It is empty if a file was changed so recently that it may change again unnoticed, or cannot be looked at.
@@ -120,13 +120,10 @@ def key_of_files(kind: str, paths: Iterable[Path], *parts: str) -> str:
     digest = hashlib.sha256()
     newest = 0
     try:
-        for path in paths:
-            try:
-                state = state_of(path)
-            except (FileNotFoundError, NotADirectoryError):
-                state = "missing|0"
+        for path, stat in files:
+            state = "missing" if stat is None else as_state(stat)
             digest.update(f"{path}|{state}\n".encode())
-            newest = max(newest, int(state.rpartition("|")[2]))
+            newest = max(newest, 0 if stat is None else stat.st_ctime_ns)
     except OSError:
         return ""
     if time.time_ns() - newest <= SETTLED_NS:

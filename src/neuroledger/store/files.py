@@ -11,16 +11,18 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from neuroledger.errors import StorageError
 
 __all__ = [
+    "Seen",
     "alive",
     "files_below",
     "json_files",
     "keep_from_git",
+    "look_at",
     "owner",
     "replacing",
     "sweep",
@@ -129,22 +131,43 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def files_below(folder: Path, left_out: Collection[Path] = ()) -> Iterator[Path]:
+class Seen(NamedTuple):
+    """A file, and what the system says of it; None if it does not exist."""
+
+    path: str
+    stat: os.stat_result | None
+
+
+def look_at(path: Path) -> Seen:
+    """Return what the system says of a file.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at.
+    """
+    try:
+        return Seen(str(path), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return Seen(str(path), None)
+
+
+def files_below(folder: Path, left_out: Collection[Path] = ()) -> Iterator[Seen]:
     """Yield the files below a folder in a fixed order, also of folders that are links; a missing folder has none.
 
     Raises
     ------
     OSError
-        A folder cannot be listed.
+        A folder or file cannot be looked at.
     """
-    yield from _below(folder, left_out, ())
+    yield from _below(str(folder), frozenset(map(str, left_out)), ())
 
 
 def _below(
-    folder: Path, left_out: Collection[Path], around: tuple[tuple[int, int], ...]
-) -> Iterator[Path]:
+    folder: str, left_out: frozenset[str], around: tuple[tuple[int, int], ...]
+) -> Iterator[Seen]:
     try:
-        stat = folder.stat()
+        stat = Path(folder).stat()
     except FileNotFoundError:
         return
     place = (stat.st_dev, stat.st_ino)
@@ -153,13 +176,15 @@ def _below(
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        path = Path(entry.path)
-        if path in left_out:
+        if entry.path in left_out:
             continue
         if entry.is_dir():
-            yield from _below(path, left_out, (*around, place))
-        else:
-            yield path
+            yield from _below(entry.path, left_out, (*around, place))
+            continue
+        try:
+            yield Seen(entry.path, entry.stat())
+        except FileNotFoundError:  # a link to nothing, or removed meanwhile
+            yield Seen(entry.path, None)
 
 
 def json_files(folder: Path) -> list[Path]:

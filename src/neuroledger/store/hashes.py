@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Final, NamedTuple
 from neuroledger.store.files import keep_from_git
 
 __all__ = [
+    "as_state",
     "hashed",
     "recalled",
     "remember",
@@ -45,7 +47,11 @@ _BATCH: ContextVar[_Batch | None] = ContextVar("batch", default=None)
 
 def state_of(path: Path) -> str:
     """Return a text that changes whenever a file changes: device, inode, size, modification and change times."""
-    stat = path.stat()
+    return as_state(path.stat())
+
+
+def as_state(stat: os.stat_result) -> str:
+    """Return the state of the file that the system describes so; see :func:`state_of`."""
     return f"{stat.st_dev}|{stat.st_ino}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"
 
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
 from neuroledger.errors import RequestError
 from neuroledger.models.devices import ON_DEMAND, Training, available
@@ -26,8 +27,17 @@ __all__ = [
 ]
 
 
+Item = TypeVar("Item")
+Listed = Annotated[tuple[Item, ...], Field(strict=False)]
+
+
 class _Identity(Stored):
-    """An identity is written as it was made, so that its hash stays: fields that were not given are left out."""
+    """An identity is written as it was made, so that its hash stays: fields that were not given are left out.
+
+    No type is converted: the plain data that an identity is read from are those that it is written as.
+    """
+
+    model_config = ConfigDict(strict=True)
 
     def _left_out(self) -> Collection[str]:
         return type(self).model_fields.keys() - self.model_fields_set
@@ -51,7 +61,7 @@ class DatasetIdentity(SpecIdentity):
     """SHA-256 of each file; of more than a thousand files, their count and one sha256."""
     component: str = ""
     """Reader and its version, as name@version."""
-    members: tuple[DatasetIdentity, ...] = ()
+    members: Listed[DatasetIdentity] = ()
     """The data sets that it consists of; left out of others."""
 
 
@@ -90,7 +100,7 @@ class Inputs(_Identity):
     """The data set."""
     paradigm: str = ""
     """Paradigm and its version, as name@version."""
-    metrics: tuple[ComponentIdentity, ...] = ()
+    metrics: Listed[ComponentIdentity] = ()
     """The metrics, the headline first."""
     ceiling: ComponentIdentity | None = None
     """The ceiling; null without one."""

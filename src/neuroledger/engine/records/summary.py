@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from neuroledger.errors import DataError
-from neuroledger.store.derived import derived_at, key_of
+from neuroledger.store.derived import Derived, derived_at, key_of
 from neuroledger.store.files import json_files
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 KIND: Final = "summary of a record"
+AT_ONCE: Final = 500
+"""Number of files whose contents are in memory at once."""
 KEPT_SCORES: Final = 16_000
 """Number of scores of some 8 kB each that stay in memory after their records were read for their summary."""
 
@@ -251,51 +253,74 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
     RequestError
         The files that remember this are tracked by git.
     """
-    derived = derived_at(root)
-    with remembering(root / ".cache"):
-        hashes = {path: _hash(path, root / ".cache") for path in paths}
-        keys = {sha256: key_of(KIND, sha256) for sha256 in hashes.values()}
-        found = derived.recall(keys.values())
-        new: dict[str, object] = {}
-        records = dict[Path, Known]()
-        for path, sha256 in hashes.items():
-            row = found.get(keys[sha256])
-            if row is not None:
-                records[path] = Known(Summary.of_row(row), path, sha256)
-                continue
-            parsed = _parsed(path, new)
-            if parsed is not None:
-                records[path] = parsed
-    derived.remember(new)
+    reader = _Reader(derived_at(root), root / ".cache")
+    waiting = list(paths)
+    records = dict[Path, Known]()
+    with remembering(reader.memory):
+        for at in range(0, len(waiting), AT_ONCE):
+            records |= reader.read(waiting[at : at + AT_ONCE])
     return records
 
 
-def _hash(path: Path, memory: Path) -> str:
-    """Return the hash of a file, from memory if it is in a known state; empty if it cannot be read."""
-    try:
-        known = recalled(path, memory)
-        if known is not None:
-            return known
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        remember_settled(path, sha256, memory)
-    except OSError:
-        return ""
-    return sha256
+class _File(NamedTuple):
+    """The hash of a file, and its content if it had to be read for that."""
+
+    sha256: str
+    content: bytes | None
 
 
-def _parsed(path: Path, new: dict[str, object]) -> Known | None:
-    """Read a record, and add its summary to what is new; None, with a finding, if the file is not a record."""
-    from neuroledger.engine.record import parsed_in, say_unreadable
+@dataclass
+class _Reader:
+    """Reads records, each file once at most."""
 
-    try:
-        content = path.read_bytes()
-        record, stored = parsed_in(content, path)
-    except (OSError, DataError) as error:
-        say_unreadable(path, error)
-        return None
-    sha256 = hashlib.sha256(content).hexdigest()
-    summary = summary_of(record, stored)
-    has_room = len(new) < KEPT_SCORES
-    score = record.as_score() if has_room and record.score is not None else None
-    new[key_of(KIND, sha256)] = summary.row()
-    return Known(summary, path, sha256, None, score)
+    derived: Derived
+    memory: Path
+    kept: int = 0
+
+    def read(self, paths: Sequence[Path]) -> dict[Path, Known]:
+        """Return the records at a few paths, without those that are no records."""
+        files = {path: self._file(path) for path in paths}
+        keys = {path: key_of(KIND, file.sha256) for path, file in files.items()}
+        found = self.derived.recall(keys.values())
+        records = dict[Path, Known]()
+        new = dict[str, object]()
+        for path, file in files.items():
+            row = found.get(keys[path])
+            if row is not None:
+                records[path] = Known(Summary.of_row(row), path, file.sha256)
+            elif (known := self._parsed(path, file.content)) is not None:
+                records[path] = known
+                new[key_of(KIND, known.sha256)] = known.summary.row()
+        self.derived.remember(new)
+        return records
+
+    def _file(self, path: Path) -> _File:
+        """Return the hash of a file, from memory if it is in a known state; empty if it cannot be read."""
+        try:
+            known = recalled(path, self.memory)
+            if known is not None:
+                return _File(known, None)
+            content = path.read_bytes()
+            sha256 = hashlib.sha256(content).hexdigest()
+            remember_settled(path, sha256, self.memory)
+        except OSError:
+            return _File("", None)
+        return _File(sha256, content)
+
+    def _parsed(self, path: Path, content: bytes | None) -> Known | None:
+        """Return the record that a file is; None, with a finding, if it is none."""
+        from neuroledger.engine.record import parsed_in, say_unreadable
+
+        try:
+            if content is None:
+                content = path.read_bytes()
+            record, stored = parsed_in(content, path)
+        except (OSError, DataError) as error:
+            say_unreadable(path, error)
+            return None
+        sha256 = hashlib.sha256(content).hexdigest()
+        score = None
+        if self.kept < KEPT_SCORES and record.score is not None:
+            score = record.as_score()
+            self.kept += 1
+        return Known(summary_of(record, stored), path, sha256, None, score)
