@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
-SESSION: Any = SimpleNamespace()
+SESSION: Any = SimpleNamespace(catalog=SimpleNamespace(root=Path()))
 FAILED = Control("positive", 0.1, 0.8, "failed")
 
 
