@@ -70,7 +70,7 @@ def test_an_evaluation_passes_each_result_to_the_next_step(
     job, measured, session, dummy, own, score_of = steps.calls["controlled"]
     assert (job, measured, session, dummy) == (steps.job, steps.measured, SESSION, None)
     assert own is steps.scores["m"]
-    other: Any = SimpleNamespace()
+    other: Any = SimpleNamespace(catalog=SESSION.catalog)
     assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (
         other,
         spec,
