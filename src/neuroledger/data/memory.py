@@ -22,6 +22,7 @@ __all__ = [
     "Deferred",
     "LazyRows",
     "Rows",
+    "Shelf",
     "WHOLE",
     "available_bytes",
     "content_of",
@@ -131,6 +132,35 @@ def _in_unnamed_file(
         return None
     finally:
         path.unlink(missing_ok=True)
+
+
+class Shelf:
+    """Arrays of float64 for later use: those of more than 256 MiB together are kept in a file of the store.
+
+    Parameters
+    ----------
+    count
+        Number of values of all arrays together.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._space: Array | None = None
+        self._used = 0
+        if 8 * count > WHOLE:
+            self._space = large_array(
+                (count,), np.float64, "what a score keeps", "use fewer neuroids"
+            )
+
+    def keep(self, values: Array) -> Array:
+        """Return an array with these values: themselves, if they are kept in memory."""
+        if self._space is None:
+            return values
+        end = self._used + values.size
+        place = self._space[self._used : end].reshape(values.shape)
+        self._used = end
+        place[...] = values
+        release(place)
+        return place
 
 
 def _machine_bytes() -> int | None:
