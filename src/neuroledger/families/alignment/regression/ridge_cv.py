@@ -157,7 +157,8 @@ def _errors_of_all(
     single = rule.model_copy(update={"per_target": True})
     totals = [errors(spectrum.of(Y), Y, single, xp).sum(1) for Y in parts]
     summed: Array = xp.stack(totals).sum(0)
-    return summed / count
+    mean: Array = summed / count
+    return mean
 
 
 def _inner(spectrum: _Spectrum) -> Array:
