@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from neuroledger.data import assembly as module
+from neuroledger.data import memory
 from neuroledger.data.assembly import (
     SHAPES,
     average_repetitions,
@@ -23,7 +23,9 @@ from neuroledger.data.assembly import (
     select,
     write,
 )
-from neuroledger.errors import AssemblyError, DataError, RequestError
+from neuroledger.data.memory import mapped
+from neuroledger.errors import AssemblyError, DataError
+from neuroledger.store.store import current_store
 
 KEYS = {
     "presentation": "stimulus_id",
@@ -325,39 +327,37 @@ def test_conditions_hold_together_and_on_any_dimension() -> None:
         select(assembly, {"size": {"not": [1, 2, 3, 4]}})
 
 
-def test_rows_of_a_memory_map_stay_on_the_disk_if_they_are_neighbours(
+def test_a_selection_of_a_memory_map_is_a_view_or_a_copy_that_is_on_the_disk_if_it_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.arange(8.0).tofile(tmp_path / "x")
     on_disk = responses(
         list("abcd"), np.memmap(tmp_path / "x", dtype=float, mode="r", shape=(4, 2))
     )
-    asked: list[tuple[int, str, str]] = []
-    monkeypatch.setattr(module, "require_memory", lambda *said: asked.append(said))
     near = select(on_disk, {"stimulus_id": ["b", "c"]})
     assert near.values.tolist() == [[2.0, 3.0], [4.0, 5.0]] and np.shares_memory(
         near.values, on_disk.values
     )
-    assert asked == []
-    far = select(on_disk, {"stimulus_id": ["a", "d"]})
-    assert far.values.tolist() == [[0.0, 1.0], [6.0, 7.0]] and not np.shares_memory(
-        far.values, on_disk.values
+    far = {"stimulus_id": ["a", "d"]}
+    assert select(on_disk, far).values.tolist() == [[0.0, 1.0], [6.0, 7.0]]
+    assert mapped(select(on_disk, far).values) is None
+    monkeypatch.setattr(memory, "WHOLE", 8)
+    monkeypatch.setattr(memory, "BLOCK", 8)
+    wide = responses(
+        list("abcd"), np.memmap(tmp_path / "x", dtype="f4", mode="r", shape=(4, 3))
     )
-    ((needed, what, change),) = asked
-    assert needed == 2 * 2 * 8 and "'stimulus_id'" in what and "reader" in change
-
-    def refuse(*_: Any) -> None:
-        raise RequestError("too much")
-
-    monkeypatch.setattr(module, "require_memory", refuse)
-    with pytest.raises(RequestError):
-        select(on_disk, {"stimulus_id": ["a", "d"]})
-    assert (
-        select(responses(list("abcd")), {"stimulus_id": ["a", "d"]}).sizes[
-            "presentation"
-        ]
-        == 2
-    )
+    for whole, part in ((on_disk, far), (wide, {"neuroid_id": ["n0", "n2"]})):
+        copied = select(whole, part)
+        plain = select(whole.copy(data=np.array(whole.values)), part)
+        assert mapped(copied.values) is not None
+        assert not np.shares_memory(copied.values, whole.values)
+        assert not copied.values.flags.writeable
+        xr.testing.assert_identical(copied, plain)
+    store = current_store()
+    assert store.entries() == []
+    assert [path for path in store.folder.rglob("*") if path.is_file()] == []
+    monkeypatch.setenv("NEUROLEDGER_ACTIVATIONS_LIMIT", "8 B")
+    assert mapped(select(on_disk, far).values) is None  # no room in the store
 
 
 # Content

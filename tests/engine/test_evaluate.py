@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +16,7 @@ from neuroledger.errors import MetricError, RequestError
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
 
-SESSION: Any = SimpleNamespace()
+SESSION: Any = SimpleNamespace(catalog=SimpleNamespace(root=Path()))
 FAILED = Control("positive", 0.1, 0.8, "failed")
 
 
@@ -69,7 +70,7 @@ def test_an_evaluation_passes_each_result_to_the_next_step(
     job, measured, session, dummy, own, score_of = steps.calls["controlled"]
     assert (job, measured, session, dummy) == (steps.job, steps.measured, SESSION, None)
     assert own is steps.scores["m"]
-    other: Any = SimpleNamespace()
+    other: Any = SimpleNamespace(catalog=SESSION.catalog)
     assert score_of(other, "bee").value == 0.4 and steps.calls["resolve"][:3] == (
         other,
         spec,

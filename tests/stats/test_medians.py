@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from neuroledger.stats import variation
 from neuroledger.stats.variation import weighted_medians
 
 NAN = math.nan
@@ -30,8 +31,11 @@ def test_a_weighted_median_is_where_half_of_the_weight_is_reached(
     weights: list[float], expected: float
 ) -> None:
     values, draws = np.array([4.0, 1.0, 2.0]), np.array([weights])[:, [2, 0, 1]]
-    assert weighted_medians(values, draws) == pytest.approx([expected])
-    with_missing = weighted_medians(np.array([NAN, 4.0, 1.0, 2.0]), np.c_[[7.0], draws])
+    items = np.arange(4)
+    found = weighted_medians(values, draws, items[:3])
+    assert found == pytest.approx([expected])
+    missing, weighted = np.array([NAN, 4.0, 1.0, 2.0]), np.c_[[7.0], draws]
+    with_missing = weighted_medians(missing, weighted, items)
     assert with_missing == pytest.approx([expected]), (
         "the weight of a missing value does not count"
     )
@@ -53,13 +57,19 @@ def test_weighted_medians_of_many_values_agree_with_interpolation_over_all_of_th
         expected[at] = np.interp(
             own.sum() / 2, np.cumsum(own) - own / 2, values[at[1:]][order[at[1:]]]
         )
-    np.testing.assert_allclose(weighted_medians(values, weights), expected, atol=1e-12)
-    equal = weighted_medians(values, np.ones((1, count)))
+    items = np.arange(count)
+    found = weighted_medians(values, weights, items)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(variation, "BLOCK", 100 * count)
+        np.testing.assert_array_equal(weighted_medians(values, weights, items), found)
+    equal = weighted_medians(values, np.ones((1, 1)), 0 * items)
     np.testing.assert_allclose(equal[0], np.median(values, axis=-1), atol=1e-12)
 
 
 def test_a_median_of_missing_values_is_missing() -> None:
-    medians = weighted_medians(np.array([[NAN, NAN], [NAN, 3.0]]), np.ones((5, 2)))
+    values = np.array([[NAN, NAN], [NAN, 3.0]])
+    medians = weighted_medians(values, np.ones((5, 2)), np.arange(2))
     assert (
         medians.shape == (5, 2)
         and np.isnan(medians[:, 0]).all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from neuroledger.data.arrays import Array, Indices
+from neuroledger.data.arrays import Array, Booleans, Indices
 from neuroledger.data.memory import (
     BLOCK,
     Deferred,
+    large_array,
     mapped,
     release,
-    require_memory,
     row_blocks,
 )
 from neuroledger.data.normalise_input import as_text, in_numpy
@@ -30,6 +30,7 @@ from neuroledger.store.files import replacing
 
 __all__ = [
     "among",
+    "any_for_each",
     "average_repetitions",
     "check",
     "content_sha256",
@@ -39,6 +40,7 @@ __all__ = [
     "read_blocks",
     "rows_of",
     "select",
+    "taken",
     "write",
 ]
 
@@ -199,7 +201,12 @@ def _means(values: Array, order: Indices, starts: Indices) -> Array:
     """
     is_float = values.dtype.kind == "f"
     dtype = np.result_type(values.dtype, np.float32) if is_float else np.float64
-    mean = np.empty((len(starts), *values.shape[1:]), dtype)
+    mean = large_array(
+        (len(starts), *values.shape[1:]),
+        dtype,
+        "the average over repetitions",
+        "select fewer stimuli or neuroids",
+    )
     ends = np.append(starts, len(order))[1:]
     for groups in _groups_of_blocks(ends, values[:1].nbytes):
         first = starts[groups][0]
@@ -210,7 +217,10 @@ def _means(values: Array, order: Indices, starts: Indices) -> Array:
         total = np.add.reduceat(np.where(present, some, 0), within, axis=0)
         count = np.add.reduceat(present.astype(np.int64), within, axis=0)
         mean[groups] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    release(values)
+        release(values)
+        release(mean)
+    if mapped(mean) is not None:
+        mean.flags.writeable = False
     return mean
 
 
@@ -307,10 +317,58 @@ def select(
             raise AssemblyError(
                 f"{name}: nothing has {coordinate} = {condition!r}; {_describe_values(values.values)}"
             )
-        assembly = assembly.isel(
-            {values.dims[0]: _row_index(assembly, keep, coordinate)}
-        )
+        assembly = taken(assembly, str(values.dims[0]), np.flatnonzero(keep))
     return assembly
+
+
+def taken(assembly: xr.DataArray, dim: str, at: Indices) -> xr.DataArray:
+    """Return the items at these positions of a dimension.
+
+    Neighbours in a memory map are not copied. Others are, block by block, and into the store if they are large.
+    """
+    if mapped(assembly.variable._data) is None:
+        return assembly.isel({dim: at})
+    if len(at) and (np.diff(at) == 1).all():
+        return assembly.isel({dim: slice(int(at[0]), int(at[-1]) + 1)})
+    values = assembly.values
+    axis = assembly.get_axis_num(dim)
+    shape = (*values.shape[:axis], len(at), *values.shape[axis + 1 :])
+    chosen = large_array(
+        shape,
+        values.dtype,
+        f"a copy of the selected {dim}s",
+        "restrict in the spec's reader what is read, so that fewer rows are stored",
+    )
+    for rows in row_blocks(chosen):
+        if axis:
+            chosen[rows] = np.take(values[rows], at, axis)
+        else:
+            chosen[rows] = values[at[rows]]
+        release(values)
+        release(chosen)
+    if mapped(chosen) is not None:
+        chosen.flags.writeable = False
+    return xr.DataArray(
+        chosen,
+        dims=assembly.dims,
+        coords=assembly.coords.to_dataset().isel({dim: at}).coords,
+        attrs=assembly.attrs,
+        name=assembly.name,
+    )
+
+
+def any_for_each(
+    assembly: xr.DataArray, dim: str, test: Callable[[Array], Booleans]
+) -> Booleans:
+    """Return for each item of a dimension whether any of its values passes a test, which is given a block of values."""
+    values = assembly.transpose(..., dim).values
+    if values.ndim == 1:
+        return test(values)
+    found = np.zeros(values.shape[-1], dtype=bool)
+    for rows in row_blocks(values):
+        found |= test(values[rows]).reshape(-1, len(found)).any(axis=0)
+        release(values)
+    return found
 
 
 def _as_list(value: object) -> list[object]:
@@ -382,24 +440,6 @@ def _as_number(text: str) -> float | None:
 def _describe_values(values: Array) -> str:
     labels = np.unique(as_text(values)).tolist()
     return f"the values are {some_of(labels, 8)}"
-
-
-def _row_index(assembly: xr.DataArray, keep: Array, coordinate: str) -> slice | Array:
-    """Index of the rows to keep; for a memory map, contiguous rows are a slice, which copies nothing.
-
-    Other rows of a memory map are copied, if the copy fits into memory.
-    """
-    rows = np.flatnonzero(keep)
-    if mapped(assembly.variable._data) is None:
-        return rows
-    if rows[-1] - rows[0] + 1 == len(rows):
-        return slice(int(rows[0]), int(rows[-1]) + 1)
-    require_memory(
-        assembly.nbytes // len(keep) * len(rows),
-        f"a copy of the rows selected by {coordinate!r}",
-        "restrict in the spec's reader what is read, so that fewer rows are stored",
-    )
-    return rows
 
 
 def content_sha256(assembly: xr.DataArray) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 from collections.abc import Callable, Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,11 +22,13 @@ __all__ = [
     "Deferred",
     "LazyRows",
     "Rows",
+    "Shelf",
     "WHOLE",
     "available_bytes",
     "content_of",
     "empty_array",
     "found_once",
+    "large_array",
     "mapped",
     "part_of",
     "release",
@@ -91,6 +94,75 @@ def empty_array(
         ) from error
 
 
+def large_array(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str
+) -> Array:
+    """Allocate an uninitialised array that is written and read in blocks: one of more than 256 MiB in a file of the store.
+
+    The file has no name, so it disappears with the array. If the store has no room, the array is in memory.
+
+    Raises
+    ------
+    LimitError
+        The array fits neither into the store nor into memory; see `empty_array`.
+    """
+    needed = math.prod(shape) * np.dtype(dtype).itemsize
+    if needed <= WHOLE:
+        return np.empty(shape, dtype)
+    values = _in_unnamed_file(shape, dtype, needed)
+    return empty_array(shape, dtype, what, change) if values is None else values
+
+
+def _in_unnamed_file(
+    shape: tuple[int, ...], dtype: npt.DTypeLike, needed: int
+) -> Array | None:
+    from neuroledger.store.store import current_store
+
+    store = current_store()
+    if store.make_room(needed) < needed or not hasattr(os, "posix_fallocate"):
+        return None
+    path = store.scratch()
+    try:
+        with path.open("w+b") as file:
+            # Blocks of the disk are taken now: a page that finds none later kills the process.
+            os.posix_fallocate(file.fileno(), 0, needed)
+            values: Array = np.memmap(file, dtype, "r+", shape=shape)
+            return values
+    except OSError:
+        return None
+    finally:
+        path.unlink(missing_ok=True)
+
+
+class Shelf:
+    """Arrays of float64 for later use: those of more than 256 MiB together are kept in a file of the store.
+
+    Parameters
+    ----------
+    count
+        Number of values of all arrays together.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._space: Array | None = None
+        self._used = 0
+        if 8 * count > WHOLE:
+            self._space = large_array(
+                (count,), np.float64, "what a score keeps", "use fewer neuroids"
+            )
+
+    def keep(self, values: Array) -> Array:
+        """Return an array with these values: themselves, if they are kept in memory."""
+        if self._space is None:
+            return values
+        end = self._used + values.size
+        place = self._space[self._used : end].reshape(values.shape)
+        self._used = end
+        place[...] = values
+        release(place)
+        return place
+
+
 def _machine_bytes() -> int | None:
     try:
         lines = MEMINFO.read_text(encoding="ascii").splitlines()
@@ -144,8 +216,20 @@ def mapped(values: object) -> mmap.mmap | None:
 def release(values: object) -> None:
     """Drop the pages of an array's memory map from this process; they stay in the system's cache."""
     memory_map = mapped(values)
-    if memory_map is not None and hasattr(mmap, "MADV_DONTNEED"):
+    if memory_map is None or not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    if not _copies_on_write(values):
         memory_map.madvise(mmap.MADV_DONTNEED)
+
+
+def _copies_on_write(values: object) -> bool:
+    """Whether changes of a memory map are in its pages only, and would be lost with them."""
+    base = values
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.mode == "c":
+            return True
+        base = base.base
+    return False
 
 
 def found_once(values: Array, what: Hashable, make: Callable[[], T]) -> T:

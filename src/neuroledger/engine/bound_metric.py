@@ -12,7 +12,7 @@ import xarray as xr
 from pydantic import BaseModel
 
 from neuroledger.data.arrays import Array
-from neuroledger.data.assembly import part_of_rows, rows_of
+from neuroledger.data.assembly import any_for_each, part_of_rows, rows_of
 from neuroledger.data.factorize import encode
 from neuroledger.data.normalise_input import as_text, in_numpy, received
 from neuroledger.data.plain_arrays import alike, is_plain, labelled
@@ -636,8 +636,7 @@ def _incomplete_neuroids(spec: Comparison, rows: xr.DataArray) -> dict[str, floa
     array = in_numpy(rows)
     if array.dtype.kind != "f":
         return {}
-    others = [dim for dim in array.dims if dim != "neuroid"]
-    incomplete = int(array.isnull().any(others).sum())
+    incomplete = int(any_for_each(array, "neuroid", np.isnan).sum())
     if incomplete:
         return {INCOMPLETE: float(incomplete)}
     return {}

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import xarray as xr
 
+from neuroledger.data.assembly import any_for_each, taken
 from neuroledger.data.factorize import encode
 from neuroledger.engine.control import (
     Control,
@@ -261,13 +262,11 @@ def itself_control(measured: Measurement) -> xr.DataArray:
         return target.mean("subject")
     if "neuroid" not in target.dims:
         return target
-    valid = np.isfinite(target.values).all(
-        axis=tuple(i for i, d in enumerate(target.dims) if d != "neuroid")
-    )
+    valid = ~any_for_each(target, "neuroid", lambda values: ~np.isfinite(values))
     if not valid.any():
         target = target.fillna(0.0)
     elif not valid.all():
-        target = target.isel(neuroid=np.flatnonzero(valid))
+        target = taken(target, "neuroid", np.flatnonzero(valid))
     # Readouts that need the position of features get neuroids as channels at one position.
     number = np.arange(target.sizes["neuroid"])
     places = {"channel": number, "channel_x": 0 * number, "channel_y": 0 * number}
@@ -288,7 +287,7 @@ def mismatched(
     dim = "presentation" if "presentation" in answers.dims else "stimulus"
     entropy = [seed, SHUFFLED] if number == 0 else [seed, SHUFFLED, number]
     order = np.random.default_rng(entropy).permutation(answers.sizes[dim])
-    permuted = answers.isel({dim: order})
+    permuted = taken(answers, dim, order)
     if "stimulus_b" in answers.dims:
         permuted = permuted.isel(stimulus_b=order)
     row_dims = {"presentation", "stimulus", "stimulus_b"}

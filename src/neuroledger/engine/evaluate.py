@@ -17,6 +17,7 @@ from neuroledger.errors import MetricError, RequestError, about_pair
 from neuroledger.models.model import Model
 from neuroledger.spec.kinds import BenchmarkSpec
 from neuroledger.stats.score import Score
+from neuroledger.store.store import store_at
 
 __all__ = ["Evaluation", "dummy_of", "evaluate", "headline_of"]
 
@@ -50,6 +51,13 @@ def evaluate(
     NeuroLedgerError
         With the reason: compatibility, data, model, metric, ceiling or a failed control.
     """
+    with store_at(session.catalog.root):
+        return _evaluated(session, benchmark, model, controls=controls)
+
+
+def _evaluated(
+    session: Session, benchmark: BenchmarkSpec, model: Model | str, *, controls: bool
+) -> Evaluation:
     job = resolve(session, benchmark, model, headline_of)
     measured = measure(job, session)
     floored = job.benchmark.normalised_by == "floor" and job.first not in measured.costs

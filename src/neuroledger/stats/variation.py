@@ -10,7 +10,7 @@ the mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, floats
+from neuroledger.data.memory import BLOCK, release
 from neuroledger.errors import MetricError
 from neuroledger.stats.aggregate import FIXED, Step, reduced
 from neuroledger.stats.groups import (
@@ -136,8 +137,13 @@ class _Whole:
                 dims.remove(over)
         return several
 
-    def each(self, parts: Sequence[Floats], *, smooth: bool) -> Floats:
-        """Aggregate each of several samples, with the bits of `of`.
+    def each(self, parts: Iterable[Floats], *, smooth: bool) -> Floats:
+        """Aggregate each of several samples, with the bits of `of`; few of them are in memory at a time."""
+        found = [self._each_of(some, smooth=smooth) for some in _together(parts)]
+        return np.concatenate([np.empty(0), *found])
+
+    def _each_of(self, parts: Sequence[Floats], *, smooth: bool) -> Floats:
+        """Do the same, for a few of them.
 
         Small ones of the same shape are aggregated together: there, most time is spent on calls. Only those in row-major
         order are, whose sums have the same order alone and together.
@@ -150,6 +156,7 @@ class _Whole:
                 alike.setdefault(kind, []).append(number)
             else:
                 found[number] = self.of(part, smooth=smooth)
+                release(part)
         for numbers in alike.values():
             several = np.stack([parts[number] for number in numbers])
             found[numbers] = self.aggregated(several, smooth=smooth)
@@ -205,16 +212,13 @@ class _Whole:
         unbiased = self.inflation(name) * count / (count - 1)
         return np.asarray(math.sqrt(unbiased) * centred)
 
-    def without_each(self, name: str, groups: Grouping) -> list[Floats]:
-        """Return the samples without each group of a factor in turn, [group]."""
+    def without_each(self, name: str, groups: Grouping) -> Iterable[Floats]:
+        """Return the samples without each group of a factor in turn; what was computed for that is kept."""
+        count = len(groups.keys)
+        if name in self.inside or self.variation is None:
+            return map(self.left, _each_left_out(name, groups))
         if name not in self.known:
-            count = len(groups.keys)
-            if name in self.inside or self.variation is None:
-                self.known[name] = [
-                    self.left({name: groups.codes != group}) for group in range(count)
-                ]
-            else:
-                self.known[name] = one_by_one(self.variation, name, groups.codes, count)
+            self.known[name] = one_by_one(self.variation, name, groups.codes, count)
         return self.known[name]
 
     def crossed(self, pair: tuple[str, str], groups: tuple[Grouping, Grouping]) -> Part:
@@ -225,19 +229,20 @@ class _Whole:
         """
         rows, columns = (grouped(names_for(each), COARSE) for each in groups)
         second = _each_left_out(pair[1], columns)
+        both: Iterator[Floats]
         if pair[1] in self.inside:
             first = groups[0]
             of_first = grouped(groups[0].keys, COARSE).codes
+            row = self.each(self.without_each(pair[0], first), smooth=True)
             without_first = self.without_each(pair[0], first)
-            both = [self.left(keep, part) for part in without_first for keep in second]
+            both = (self.left(keep, part) for part in without_first for keep in second)
         else:
             first = rows
             of_first = np.arange(len(rows.keys))
             kept = _each_left_out(pair[0], rows)
-            without_first = [self.left(keep) for keep in kept]
-            both = [self.left({**keep, **other}) for keep in kept for other in second]
-        row = self.each(without_first, smooth=True)
-        column = self.each([self.left(keep) for keep in second], smooth=True)
+            row = self.each(map(self.left, kept), smooth=True)
+            both = (self.left({**keep, **other}) for keep in kept for other in second)
+        column = self.each(map(self.left, second), smooth=True)
         cells = self.each(both, smooth=True).reshape(len(row), len(column))
         weight = np.outer(self.weight(pair[0], first), self.weight(pair[1], columns))
         whole = self.of(self.values, smooth=True)
@@ -257,6 +262,21 @@ class _Whole:
         keys = tuple(map(PAIR.join, product(rows.keys, columns.keys)))
         deviations = math.sqrt(scale) * table.ravel()
         return Part("", pair, keys, deviations, table.size - 1)
+
+
+def _together(parts: Iterable[Floats]) -> Iterator[list[Floats]]:
+    """Yield successive arrays in lists, of which all but the last have a block of values together."""
+    some: list[Floats] = []
+    size = 0
+    for part in parts:
+        some.append(part)
+        size += part.nbytes
+        if size >= BLOCK:
+            yield some
+            some = []
+            size = 0
+    if some:
+        yield some
 
 
 def names_for(groups: Grouping) -> list[str]:
@@ -452,11 +472,9 @@ def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
 
     The variance of a mean under such weights is (n − 1)/(n + 1) times that of the mean (Rubin 1981).
     """
-    weights = exponentials(name, groups.keys)[:, groups.codes]
     dim = whole.inside[name].dim
-    draws = weighted_medians(
-        np.moveaxis(whole.values, whole.dims.index(dim), -1), weights
-    )
+    cells = np.moveaxis(whole.values, whole.dims.index(dim), -1)
+    draws = weighted_medians(cells, exponentials(name, groups.keys), groups.codes)
     dims = [other for other in whole.dims if other != dim]
     for over, how in whole.steps:
         if over in dims:
@@ -467,21 +485,33 @@ def _reweighted(whole: _Whole, name: str, groups: Grouping) -> Floats:
     return np.asarray(excess * np.nan_to_num(draws - np.nanmean(draws)))
 
 
-def weighted_medians(values: Floats, weights: Floats) -> Floats:
+def weighted_medians(values: Floats, weights: Floats, group: Indices) -> Floats:
     """Return weighted medians over the last axis, ``(draw, …)``, ignoring NaN.
 
     Cumulative weights are measured to the middle of each value's weight, so that equal weights give plain medians.
+
+    Parameters
+    ----------
+    values
+        (…, item).
+    weights, group
+        Weights of groups of items, (draw, group), and the group of each item.
     """
     flat = values.reshape(-1, values.shape[-1])
     out = np.full((len(weights), len(flat)), np.nan)
+    # Sums over the items of a single draw would have another order.
+    draws = 2 * max(1, BLOCK // (16 * max(1, flat.shape[1])))
     for at, cell in enumerate(flat):
         known = np.flatnonzero(~np.isnan(cell))
-        if known.size:
-            order = known[np.argsort(cell[known], kind="stable")]
-            own = weights[:, order]
+        if not known.size:
+            continue
+        order = known[np.argsort(cell[known], kind="stable")]
+        for start in range(0, len(weights), draws):
+            some = slice(start, start + draws)
+            own = weights[some, group[order]]
             middle = np.cumsum(own, axis=1) - own / 2
             place = middle - own.sum(axis=1, keepdims=True) / 2
-            out[:, at] = _crossing(place, cell[order])
+            out[some, at] = _crossing(place, cell[order])
     return out.reshape(len(weights), *values.shape[:-1])
 
 

@@ -11,7 +11,7 @@ import neuroledger as nl
 from neuroledger.errors import MetricError, NeuroLedgerError
 from neuroledger.families.alignment.regression.feature_maps import grid
 from neuroledger.families.alignment.regression.mask import Mask, Weights, slopes_of
-from neuroledger.families.alignment.regression.problem import Problem
+from neuroledger.families.alignment.regression.problem import Problem, Targets
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 from tests.conftest import REPOSITORY
@@ -359,7 +359,8 @@ def test_memory_of_a_problem_is_not_changed(case):
     source, target, _ = case
     X, Y = source.values.copy(), target.values.copy()
     rows = np.arange(len(X))
-    problem = Problem(X, Y, [Split(rows[:300], rows[300:])], Workspace())
+    splits = [Split(rows[:300], rows[300:])]
+    problem = Problem(X, Targets(Y), splits, Workspace())
     list(Mask(epochs=2).over(source).predictions(problem))
     np.testing.assert_array_equal(X, source.values)
     np.testing.assert_array_equal(Y, target.values)

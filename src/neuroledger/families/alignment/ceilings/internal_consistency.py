@@ -11,6 +11,7 @@ from scipy.sparse import coo_array
 
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
 from neuroledger.data.factorize import encode
+from neuroledger.data.memory import large_array, release
 from neuroledger.data.threads import side_by_side
 from neuroledger.errors import CeilingError
 from neuroledger.families.alignment.similarity.halves import halves_without_groups
@@ -159,17 +160,20 @@ def internal_consistency(
     samples = _labelled(corrected(r), assembly)
 
     def without_each(groups: Indices, count: int) -> Floats:
-        of_parts = [
-            _without_groups(*_halves(part, layout, []), correlation, groups, count)
-            for part in _parts(values, layout)
-        ]
-        left = np.concatenate(of_parts, axis=2)  # (group, split, column)
-        return np.stack(
-            [
-                _arranged(corrected(left[group], groups != group), assembly)
-                for group in range(count)
-            ]
+        left = large_array(
+            (count, *r.shape), np.float64, "an interval", "select fewer neuroids"
         )
+        start = 0
+        for part in _parts(values, layout):
+            halves = _halves(part, layout, [])
+            without = _without_groups(*halves, correlation, groups, count)
+            columns = slice(start, start + part.shape[1])
+            for group in range(count):
+                kept = corrected(without[group], groups != group)
+                left[group, :, columns] = kept
+            release(left)
+            start = columns.stop
+        return np.ascontiguousarray(_arranged(left, assembly))
 
     def each(_: str, groups: Indices) -> Floats:
         return without_each(groups, int(groups.max()) + 1)
@@ -257,6 +261,7 @@ def _parts(values: Array, layout: _Layout) -> Iterator[Array]:
     for start in range(0, values.shape[1], width):
         # Gathering rows of a column-major array would cost a cache miss per value.
         yield _levelled(moderate_columns(_by_rows(values[:, start : start + width])))
+        release(values)
 
 
 def _by_rows(values: Array) -> Array:
@@ -454,8 +459,8 @@ def _labelled(r: Floats, assembly: xr.DataArray) -> xr.DataArray:
 
 
 def _arranged(r: Floats, assembly: xr.DataArray) -> Floats:
-    """Arrange (split, column) as (split, neuroid) or (time_bin, split, neuroid)."""
+    """Arrange (…, split, column) as (…, split, neuroid) or (…, time_bin, split, neuroid)."""
     if "time_bin" not in assembly.dims:
         return r
-    shape = (len(r), assembly.sizes["neuroid"], assembly.sizes["time_bin"])
-    return r.reshape(shape).transpose(2, 0, 1)
+    shape = (*r.shape[:-1], assembly.sizes["neuroid"], assembly.sizes["time_bin"])
+    return np.moveaxis(r.reshape(shape), -1, -3)

@@ -90,11 +90,11 @@ class BandedRidge:
         """Yield one prediction for each split, in order; ``alpha`` is the geometric mean of a target's penalties."""
         X = floats(problem.X)
         Y = problem.Y
-        for split in problem.splits:
+        for number, split in enumerate(problem.splits):
             values, penalties = banded_predictions(self, X, Y, split)
             with np.errstate(divide="ignore"):
                 mean = np.exp(np.log(penalties).mean(axis=0))
-            yield Prediction(problem.workspace.put(values), alpha=mean)
+            yield Prediction(problem.workspace.put(values), alpha=mean, split=number)
 
 
 def banded_predictions(

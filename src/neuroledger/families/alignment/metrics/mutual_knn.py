@@ -13,8 +13,8 @@ from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.metrics.rdm import paired
 from neuroledger.families.alignment.similarity.gram import (
-    complete_neuroids,
     relative_gram,
+    responses_left,
 )
 from neuroledger.families.alignment.similarity.measures import Chance
 from neuroledger.families.alignment.similarity.pair import Side
@@ -59,13 +59,13 @@ def mutual_knn(
     pair = paired(source, target, distance, workspace)
     rows = np.flatnonzero(pair.usable)
     _require_stimuli(len(rows), k)
-    names, responses = complete_neuroids(target)
+    responses = responses_left(target, scaled=True)
     of_source = pair.source.matrices[0]
 
     @lru_cache(maxsize=1)
     def of_target(columns: bytes) -> Floats:
         kept = np.frombuffer(columns, dtype=bool)
-        fewer = relative_gram(responses[:, kept], workspace, "")
+        fewer = relative_gram(responses.among(kept), workspace, "")
         matrix: Floats = Side(fewer, None, distance, "", workspace).matrices[0]
         return matrix
 
@@ -87,7 +87,8 @@ def mutual_knn(
     value = value_of(rows, pair.target.matrices[0])
     level = Chance(k / (len(rows) - 1), adjusted)
     raw = value * (1 - level.level) + level.level
-    items = {"stimulus": stimulus_names(target, len(pair.usable)), "neuroid": names}
+    stimuli = stimulus_names(target, len(pair.usable))
+    items = {"stimulus": stimuli, "neuroid": responses.names}
     said = level.notes(raw, f"{k} of {len(rows) - 1} other stimuli are neighbours")
     return Samples(
         xr.DataArray(value), Variation(items, without), notes=[*pair.notes, *said]

@@ -13,7 +13,7 @@ from neuroledger.data.factorize import encode, first_rows
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.held_out import Estimator
 from neuroledger.families.alignment.regression.pls import Pls
-from neuroledger.families.alignment.regression.problem import Problem
+from neuroledger.families.alignment.regression.problem import Problem, Targets
 from neuroledger.spec.registry import metric
 from neuroledger.stats.samples import Keep, Samples, Variation
 from neuroledger.stats.splits import Split
@@ -91,7 +91,8 @@ def r2_er(
         raise MetricError(
             f"a split tests on {fewest} stimuli; r2_er needs {FEWEST_TESTED}: use fewer folds or a larger test part"
         )
-    problem = Problem(X[first_rows(coded.codes, len(count))], mean, parts, workspace)
+    features = X[first_rows(coded.codes, len(count))]
+    problem = Problem(features, Targets(mean, whole=True), parts, workspace)
     result = np.full((len(parts), len(complete)), np.nan)
     tested: list[_Tested] = []
     for at, (part, predicted) in enumerate(

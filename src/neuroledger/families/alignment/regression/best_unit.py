@@ -31,12 +31,11 @@ class BestUnit(BaseModel):
     name: Literal["best_unit"] = "best_unit"
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """Yield one prediction for each split, in order."""
-        best = _best(problem)
-        for split, units in zip(problem.splits, best, strict=True):
-            yield Prediction(
-                problem.workspace.put(problem.X[np.ix_(split.test, units)])
-            )
+        """Yield one prediction for each split and block of targets."""
+        for block in problem.blocks():
+            parts = zip(problem.splits, _best(block), strict=True)
+            units = (problem.X[np.ix_(split.test, best)] for split, best in parts)
+            yield from block.placed(Prediction(problem.workspace.put(X)) for X in units)
 
 
 class _Part(NamedTuple):

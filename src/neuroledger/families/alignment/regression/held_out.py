@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
-from neuroledger.data.arrays import Array, Booleans, Floats, Indices, floats
+from neuroledger.data.arrays import Array, Floats, Indices, floats
+from neuroledger.data.memory import Shelf, release
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.regression.best_unit import BestUnit
 from neuroledger.families.alignment.regression.linear import Linear
 from neuroledger.families.alignment.regression.mask import Mask
 from neuroledger.families.alignment.regression.pls import Pls
 from neuroledger.families.alignment.regression.problem import (
+    Prediction,
     Problem,
     Readout,
+    Targets,
     column_correlation,
 )
 from neuroledger.families.alignment.regression.ridge import Ridge
 from neuroledger.families.alignment.regression.ridge_cv import RidgeCv
 from neuroledger.families.alignment.similarity.gram import has_usual_units
-from neuroledger.families.alignment.similarity.scale import moderate
+from neuroledger.families.alignment.similarity.scale import moderate, moderating_power
 from neuroledger.models.activations import as_recorded
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
@@ -52,24 +55,27 @@ ULPS = 4 * float(np.finfo(np.float64).eps)
 
 
 class _Usable(NamedTuple):
-    """Mask of the target's columns that can be predicted, and notes about the others."""
+    """Numbers of the columns that can be predicted, their largest and smallest value, and notes about the others."""
 
-    columns: Booleans
+    columns: Indices
+    highest: float
+    lowest: float
     notes: tuple[str, ...]
 
 
 class HeldOutPart(NamedTuple):
-    """Predictions and responses (row, target) of one split and time bin; for rank correlations, their ranks.
+    """Predictions and responses (row, target) of one split, time bin and block of targets, or their ranks (``ranked``).
 
-    ``rows`` are numbers of rows of the target, ``columns`` the usable targets, ``r`` their correlations, and ``ranked``
-    whether ``predicted`` and ``measured`` are ranks.
+    ``place`` is the number of the split and bin, ``rows`` are numbers of rows of the target, ``columns`` numbers of the
+    targets, and ``r`` their correlations.
     """
 
+    place: int
     rows: Indices
     predicted: Floats
     measured: Floats
     r: Floats
-    columns: Booleans
+    columns: Indices
     ranked: bool
 
 
@@ -105,20 +111,20 @@ def correlations(
         raise MetricError(
             "regression needs (presentation, neuroid); choose `time: shared` or `separate` for time bins"
         )
+    Y = np.asarray(Y)
     usable = _usable(Y)
     facts.notes.extend(note for note in usable.notes if note not in facts.notes)
-    if not usable.columns.any():
+    if not usable.columns.size:
         raise MetricError(f"no neuroid can be predicted: {'; '.join(usable.notes)}")
-    Y = np.ascontiguousarray(
-        Y[:, usable.columns] if not usable.columns.all() else Y, dtype=np.float64
-    )
     shortest = min(len(split.test) // bins for split in splits)
     if shortest < FEWEST_TESTED:
         raise MetricError(
             f"a split tests on {shortest} presentations, where every correlation is 1 or -1 or undefined; "
             f"at least {FEWEST_TESTED} are needed: use fewer folds, a larger test part or more stimuli"
         )
-    Y = moderate(Y)  # correlations ignore the targets' units
+    # Correlations ignore the targets' units.
+    power = moderating_power(usable.highest, usable.lowest)
+    columns = None if len(usable.columns) == Y.shape[1] else usable.columns
     recorded = as_recorded(X)
     by_gram = isinstance(estimator, Pls | Ridge | RidgeCv)
     if recorded is None or not by_gram or not has_usual_units(recorded, workspace):
@@ -127,81 +133,106 @@ def correlations(
         if isinstance(estimator, Pls | BestUnit) and X.size:
             X = moderate(X)
     original_splits = splits
-    X, Y, splits = _copy_shared_rows(X, Y, splits)
-    problem = Problem(X, Y, splits, workspace)
-    result = np.full((len(splits), bins, len(usable.columns)), np.nan)
-    spread = Y.std(axis=0)
-    level = np.sqrt((Y * Y).mean(axis=0))
+    X, rows, splits = _copy_shared_rows(X, len(Y), splits)
+    problem = Problem(X, Targets(Y, columns, rows, power), splits, workspace)
+    tested = sum(len(split.test) for split in splits)
+    shelf = Shelf(2 * tested * len(usable.columns))
+    result = np.full((len(splits), bins, Y.shape[1]), np.nan)
     penalties = np.full_like(result, np.nan)
-    xp = workspace.xp
-    for at, (split, predicted) in enumerate(
-        zip(splits, estimator.predictions(problem), strict=True)
-    ):
+    first = 1 + max((part.place for part in facts.test_parts), default=-1)
+    for predicted in estimator.predictions(problem):
         facts.notes.extend(note for note in predicted.notes if note not in facts.notes)
+        at = predicted.split
+        targets = predicted.of or problem
+        own = usable.columns[targets.at]
         if predicted.alpha is not None:
-            penalties[at][:, usable.columns] = predicted.alpha
-        measured = workspace.put(Y[split.test])
-        constant = workspace.put(np.ptp(Y[split.train], axis=0)) == 0
+            penalties[at][:, own] = predicted.alpha
         # Predictions of a single unit are its own values and are not rounded; other readouts sum over the targets.
-        sums = not isinstance(estimator, BestUnit)
-        rounding = workspace.put(sums * (predicted.rounding * spread + ULPS * level))
-        size = len(split.test) // bins
-        for t in range(bins):
-            a = predicted.values[t * size : (t + 1) * size]
-            b = measured[t * size : (t + 1) * size]
-            flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
-            if correlation == "spearman":
-                a, b = (
-                    workspace.put(_ranks(workspace.take(a))),
-                    workspace.put(_ranks(workspace.take(b))),
-                )
-            r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
-            result[at, t, usable.columns] = workspace.take(r)
-            rows = original_splits[at].test[t * size : (t + 1) * size]
-            facts.test_parts.append(
-                HeldOutPart(
-                    rows,
-                    workspace.take(a),
-                    workspace.take(b),
-                    result[at, t, usable.columns],
-                    usable.columns,
-                    correlation == "spearman",
-                )
+        rounded = not isinstance(estimator, BestUnit)
+        agreements = _agreements(targets, predicted, bins, correlation, rounded)
+        for t, (a, b, r) in enumerate(agreements):
+            result[at, t, own] = r
+            size = len(a)
+            part = HeldOutPart(
+                first + at * bins + t,
+                original_splits[at].test[t * size : (t + 1) * size],
+                shelf.keep(a),
+                shelf.keep(b),
+                r,
+                own,
+                correlation == "spearman",
             )
+            facts.test_parts.append(part)
     facts.penalties.append(penalties)
     return result
 
 
+def _agreements(
+    problem: Problem,
+    predicted: Prediction,
+    bins: int,
+    correlation: Correlation,
+    rounded: bool,
+) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Predicted and measured responses of each bin (row × target), or their ranks, and their correlations (target,)."""
+    workspace = problem.workspace
+    xp = workspace.xp
+    split = problem.splits[predicted.split]
+    measured = workspace.put(problem.Y[split.test])
+    constant = workspace.put(np.ptp(problem.Y[split.train], axis=0)) == 0
+    rounding = workspace.put(
+        rounded * (predicted.rounding * problem.spread + ULPS * problem.level)
+    )
+    size = len(split.test) // bins
+    for t in range(bins):
+        a = predicted.values[t * size : (t + 1) * size]
+        b = measured[t * size : (t + 1) * size]
+        flat = constant | (xp.amax(a, 0) - xp.amin(a, 0) <= rounding)
+        if correlation == "spearman":
+            a, b = (workspace.put(_ranks(workspace.take(each))) for each in (a, b))
+        r = xp.where(flat, xp.nan, column_correlation(a, b, xp))
+        yield workspace.take(a), workspace.take(b), workspace.take(r)
+
+
 def _copy_shared_rows(
-    X: Array, Y: Floats, splits: Sequence[Split]
-) -> tuple[Array, Floats, Sequence[Split]]:
-    """Copy every row that a split both trains and tests on, and test on the copy instead."""
+    X: Array, count: int, splits: Sequence[Split]
+) -> tuple[Array, Indices | None, Sequence[Split]]:
+    """Copy every row that a split both trains and tests on, and test on the copy instead.
+
+    The second result are the rows with their copies, of ``count`` rows; None without any.
+    """
     shared = [np.intersect1d(split.train, split.test) for split in splits]
     shared_rows = np.unique(np.concatenate(shared))
     if not shared_rows.size:
-        return X, Y, splits
+        return X, None, splits
     copies = [
         Split(
             split.train,
             np.where(
                 np.isin(split.test, rows),
-                len(Y) + np.searchsorted(shared_rows, split.test),
+                count + np.searchsorted(shared_rows, split.test),
                 split.test,
             ),
         )
         for split, rows in zip(splits, shared, strict=True)
     ]
-    return (
-        np.concatenate([X, X[shared_rows]]),
-        np.concatenate([Y, Y[shared_rows]]),
-        copies,
-    )
+    rows = np.concatenate([np.arange(count), shared_rows])
+    return np.concatenate([X, X[shared_rows]]), rows, copies
 
 
 def _usable(Y: Array) -> _Usable:
-    missing = ~np.isfinite(Y).all(axis=0)
-    with np.errstate(invalid="ignore"):
-        constant = ~missing & (np.ptp(Y, axis=0) == 0)
+    missing = np.zeros(Y.shape[1], dtype=bool)
+    constant = np.zeros(Y.shape[1], dtype=bool)
+    highest, lowest = -np.inf, np.inf
+    for at in Targets(Y).blocks():
+        part = Y[:, at]
+        missing[at] = ~np.isfinite(part).all(axis=0)
+        with np.errstate(invalid="ignore"):
+            constant[at] = ~missing[at] & (np.ptp(part, axis=0) == 0)
+        used = part[:, ~missing[at] & ~constant[at]]
+        highest = max(highest, float(used.max(initial=-np.inf)))
+        lowest = min(lowest, float(used.min(initial=np.inf)))
+        release(Y)
     notes = [
         f"{int(mask.sum())} of {Y.shape[1]} neuroids left out: {reason}"
         for mask, reason in (
@@ -210,7 +241,8 @@ def _usable(Y: Array) -> _Usable:
         )
         if mask.any()
     ]
-    return _Usable(~missing & ~constant, tuple(notes))
+    columns = np.flatnonzero(~missing & ~constant)
+    return _Usable(columns, highest, lowest, tuple(notes))
 
 
 def _ranks(values: Floats) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
+from neuroledger.data.memory import large_array, release
 from neuroledger.families.alignment.regression.held_out import HeldOutPart
 from neuroledger.stats.samples import Keep, Variation
 from neuroledger.stats.variation import held_out_deviation
@@ -31,35 +32,43 @@ def held_out_variation(
     ids
         Stimulus of each row of the target, (row,).
     parts
-        Predictions and responses of each split and time bin.
+        Predictions and responses of each split, time bin and block of targets.
     places
-        For each split, the positions of its parts, one for each time bin.
+        For each split, the places of its parts, one for each time bin.
     inflation
         See :func:`neuroledger.stats.variation.inflation`.
     """
     order = np.concatenate([np.asarray(bins) for bins in places])
+    number = np.argsort(order)  # of the place of a part
+    shape = (len(order), samples.sizes["neuroid"])
 
     def each(_: str, codes: Indices) -> Floats:
         count = int(codes.max()) + 1
-        left = [_without_each(parts[at], codes, count) for at in order.tolist()]
-        return np.moveaxis(np.array(left), 1, 0).reshape(count, *samples.shape)
+        left = large_array(
+            (shape[0], count, shape[1]), np.float64, "an interval", "use fewer neuroids"
+        )
+        left.fill(np.nan)
+        for part in parts:
+            without = _without_each(part, codes, count)
+            left[number[part.place]][:, part.columns] = without
+            release(part.predicted)
+            release(left)
+        return np.moveaxis(left, 1, 0).reshape(count, *samples.shape)
 
     def without(keep: Keep) -> xr.DataArray:
-        left = [_without(parts[at], keep["stimulus"]) for at in order.tolist()]
-        return samples.copy(data=np.array(left).reshape(samples.shape))
+        left = np.full(shape, np.nan)
+        for part in parts:
+            rows = keep["stimulus"][part.rows % len(keep["stimulus"])]
+            left[number[part.place], part.columns] = _moved(part, rows)
+        return samples.copy(data=left.reshape(samples.shape))
 
     return Variation(
         {"stimulus": ids}, without, each, inflation={"stimulus": inflation}
     )
 
 
-def _without(part: HeldOutPart, keep: Booleans) -> Floats:
-    """Return the correlations of a part, (neuroid,), moved by the tested rows that do not stay."""
-    return _of_all(part, _moved(part, keep[part.rows % len(keep)]))
-
-
 def _moved(part: HeldOutPart, rows: Booleans) -> Floats:
-    """Return the correlations of the usable neuroids moved by the tested rows that do not stay."""
+    """Return the correlations of a part, (target,), moved by the tested rows that do not stay."""
     a = part.predicted[rows]
     b = part.measured[rows]
     if part.ranked:
@@ -84,15 +93,13 @@ def _ranks_among(kept: Floats, lost: Floats) -> Floats:
 
 
 def _without_each(part: HeldOutPart, codes: Indices, count: int) -> Floats:
-    """Return the correlations of a part moved by each group of stimuli, (group, neuroid)."""
+    """Return the correlations of a part moved by each group of stimuli, (group, target)."""
     groups = codes[part.rows % len(codes)]
     if part.ranked:
-        return _of_all(
-            part, np.array([_moved(part, groups != group) for group in range(count)])
-        )
+        return np.array([_moved(part, groups != group) for group in range(count)])
     left = without_groups(part.predicted, part.measured, groups, count)
     share = np.bincount(groups, minlength=count) / len(groups)
-    return _of_all(part, held_out_deviation(part.r, left, share[:, None]))
+    return held_out_deviation(part.r, left, share[:, None])
 
 
 def without_groups(a: Floats, b: Floats, groups: Indices, count: int) -> Floats:
@@ -112,10 +119,3 @@ def without_groups(a: Floats, b: Floats, groups: Indices, count: int) -> Floats:
         own = without_each(a * a) - sum_a**2 / rest
         other = without_each(b * b) - sum_b**2 / rest
         return np.asarray(product / np.sqrt(own * other))
-
-
-def _of_all(part: HeldOutPart, r: Floats) -> Floats:
-    """Return correlations of all neuroids, from those of the usable ones; NaN where the correlation is undefined."""
-    values = np.full((*r.shape[:-1], len(part.columns)), np.nan)
-    values[..., part.columns] = r
-    return values

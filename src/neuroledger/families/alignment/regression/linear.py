@@ -45,7 +45,11 @@ class Linear(BaseModel):
     solver: Literal["exact", "lapack"] = "exact"
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """Yield one prediction for each split, in order; computed on the host, where rank decisions are most reliable."""
+        """Yield one prediction for each split and block of targets.
+
+        They are computed on the host, where rank decisions are most reliable. Where features are rank deficient, and with
+        ``lapack``, all targets are one block.
+        """
         rows, count = problem.X.shape
         fewest = min(len(split.train) for split in problem.splits)
         put = problem.workspace.put
@@ -57,23 +61,25 @@ class Linear(BaseModel):
                 "the source has missing or infinite values, and every activation is needed; drop those neuroids or stimuli"
             )
         if self.solver == "lapack":
-            yield from _by_lapack(problem)
+            yield from problem.placed(_by_lapack(problem))
             return
         if count >= rows:
             inverse = _wide_inverse(problem)
             if inverse is not None:
                 P = put(inverse)
-                yield from leave_out(
-                    problem, Withheld(np.arange(rows), P, P @ problem.centred)
-                )
+                for block in problem.blocks():
+                    withheld = Withheld(np.arange(rows), P, P @ block.centred)
+                    yield from block.placed(leave_out(block, withheld))
                 return
         elif count + 1 < fewest:
             hat = _tall_basis(problem)
             if hat is not None:
-                yield from _left_out_of_hat(problem, hat)
+                for block in problem.blocks():
+                    yield from block.placed(_left_out_of_hat(block, hat))
                 return
         parts = _rotated(problem)
-        yield from (_fitted(problem, parts, split) for split in problem.splits)
+        fitted = (_fitted(problem, parts, split) for split in problem.splits)
+        yield from problem.placed(fitted)
 
 
 def _by_lapack(problem: Problem) -> Iterator[Prediction]:

@@ -101,7 +101,7 @@ class MaskReadout:
         maps = _maps(problem, self.grid)
         Y = _single(workspace.put(problem.Y), workspace)
         random = np.random.RandomState(self.rule.seed)
-        for split in problem.splits:
+        for number, split in enumerate(problem.splits):
             weights = self._trained(maps, Y, split, random, workspace)
             values = _answers(
                 weights, maps, split.test, self.grid, self.rule.batch, workspace
@@ -109,6 +109,7 @@ class MaskReadout:
             yield Prediction(
                 workspace.put(workspace.take(values)),
                 _short(self.rule, len(split.train)),
+                split=number,
             )
 
     def _trained(

@@ -50,7 +50,7 @@ def decisions(
     Y = np.where(codes[:, None] == classes, 1.0, -1.0)
     base = Y.mean(axis=0)
     rule = RidgeCv(alphas=tuple(penalties))
-    spectrum = of_gram(Z @ Z.T, new @ Z.T, Y - base, np)
+    spectrum = of_gram(Z @ Z.T, new @ Z.T, np).of(Y - base)
     best = int(np.argmin(errors(spectrum, Y - base, rule, np)))
     scores: Floats = (
         predicted(spectrum, np.asarray(rule.alphas)[[best]], Workspace(), np) + base

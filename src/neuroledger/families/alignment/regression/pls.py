@@ -50,26 +50,35 @@ class Pls(BaseModel):
     iterations: AtLeastOne = 500
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """Yield one prediction for each split, in order."""
-        workspace = problem.workspace
-        xp = problem.workspace.xp
-        Y = problem.centred
-        rows, count = Y.shape
-        reduced, basis = (Y, None) if count <= rows else _reduce(Y, xp)
+        """Yield one prediction for each split and block of targets.
+
+        Directions follow from all targets together, but only by sums over them.
+        """
+        scores = list(self._scores(problem))
+        for block in problem.blocks():
+            mean = problem.workspace.put(block.mean)
+            yield from block.placed(
+                Prediction(_predicted(block, each, split, mean), self._notes(len(each)))
+                for each, split in zip(scores, problem.splits, strict=True)
+            )
+
+    def _scores(self, problem: Problem) -> Iterator[Array]:
+        """Scores (component × row) of each split."""
+        rows, count = problem.targets.shape
+        if count <= rows:
+            reduced, basis = problem.centred, None
+        else:
+            reduced, basis = _reduce(problem)
         together = max(
             1, max(TOGETHER, GRAMS * rows**2) // (rows * int(reduced.shape[1]))
         )
-        mean = workspace.put(problem.mean)
         for first in range(0, len(problem.splits), together):
             batch = problem.splits[first : first + together]
             latent = _latent(problem, self, reduced, basis, batch)
             if latent.faint:
                 latent = _latent_of_features(problem, self, reduced, basis, batch)
-            for at, split in enumerate(batch):
-                used = int(latent.used[at])
-                scores = latent.scores[at, :used]
-                values = _predicted(problem, scores, split, mean)
-                yield Prediction(values, self._notes(used))
+            for at in range(len(batch)):
+                yield latent.scores[at, : int(latent.used[at])]
 
     def _notes(self, used: int) -> tuple[str, ...]:
         if used == self.components:
@@ -116,41 +125,49 @@ class _Latent(NamedTuple):
     faint: bool = False
 
 
-def _reduce(Y: Array, xp: ModuleType) -> tuple[Array, Array]:
-    """Coordinates of centred ``Y`` in an orthonormal basis of its row space, for more targets than rows.
+def _reduce(problem: Problem) -> tuple[Array, Array | None]:
+    """Coordinates of the centred targets ``Y`` in an orthonormal basis of their row space, for more targets than rows.
 
     PLS depends on the targets only through ``Y Yᵀ`` and the column from which it starts, so the result is the same. The
     second matrix maps a column of ``Y`` to the unit vector of that column in the new coordinates.
     """
-    values, vectors = xp.linalg.eigh(Y @ Y.T)
+    xp = problem.workspace.xp
+    products: Array | None = None
+    for block in problem.blocks():
+        own = block.centred @ block.centred.T
+        products = own if products is None else products + own
+    values, vectors = xp.linalg.eigh(products)
     keep = values > values[-1] * 1e-14
     root = xp.sqrt(values[keep])
     vectors = vectors[:, keep]
     return vectors * root, (vectors / root).T
 
 
-def _start(
-    Y: Array, basis: Array | None, rows: Array, width: int, xp: ModuleType
-) -> Array:
+def _start(problem: Problem, basis: Array | None, rows: Array, width: int) -> Array:
     """Start of the power iteration: the direction of the first target that varies on the train rows."""
-    column = _first_varying(Y, rows)
+    column, values = _first_varying(problem, rows)
     if basis is not None:
-        return basis @ Y[:, column]
-    start = xp.zeros(width, dtype=Y.dtype, **device_of(Y))
+        return basis @ values
+    start = problem.workspace.xp.zeros(width, dtype=values.dtype, **device_of(values))
     start[column] = 1.0
     return cast(Array, start)
 
 
-def _first_varying(Y: Array, rows: Array) -> int:
-    """Number of the first target that varies on these rows; 0 if none does."""
-    for column in range(Y.shape[1]):
-        values = Y[:, column]
-        trained = values[rows]
-        deviation = abs(trained - trained.mean(0)).max()
-        largest = abs(values).max()
-        if float(deviation) > 1e-13 * float(largest):
-            return column
-    return 0
+def _first_varying(problem: Problem, rows: Array) -> tuple[int, Array]:
+    """Number and centred values of the first target that varies on these rows; the first of all if none does."""
+    number = 0
+    for block in problem.blocks():
+        Y = block.centred
+        for column in range(Y.shape[1]):
+            values = Y[:, column]
+            trained = values[rows]
+            deviation = abs(trained - trained.mean(0)).max()
+            largest = abs(values).max()
+            if float(deviation) > 1e-13 * float(largest):
+                return number + column, values
+        number += int(Y.shape[1])
+    first = next(problem.blocks())
+    return 0, first.centred[:, 0]
 
 
 class _Batch(NamedTuple):
@@ -199,7 +216,7 @@ def _batch(
     starts = []
     for split in splits:
         train = workspace.indices(split.train)
-        starts.append(_start(problem.centred, basis, train, width, xp))
+        starts.append(_start(problem, basis, train, width))
     T = xp.zeros((len(splits), components, rows), **new)
     return _Batch(
         within=w,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple, Protocol, cast
@@ -11,11 +11,19 @@ from typing import NamedTuple, Protocol, cast
 import numpy as np
 
 from neuroledger.data.arrays import Array, Floats, Indices
+from neuroledger.data.memory import BLOCK, release
 from neuroledger.families.alignment.similarity.gram import Features, features
 from neuroledger.stats.splits import Split
 from neuroledger.stats.workspace import Workspace
 
-__all__ = ["DIFFERENCE", "Prediction", "Problem", "Readout", "column_correlation"]
+__all__ = [
+    "DIFFERENCE",
+    "Prediction",
+    "Problem",
+    "Readout",
+    "Targets",
+    "column_correlation",
+]
 
 # Relative rounding error of predictions that are computed as responses minus residuals.
 DIFFERENCE = 1e-12
@@ -26,23 +34,105 @@ SMALL = 1e-290
 class Prediction(NamedTuple):
     """Predictions of one split (test row × target), notes about the fit, and the chosen penalty.
 
-    ``rounding`` is the share of a target's standard deviation by which predictions of equal rows may differ.
+    ``rounding`` is the share of a target's standard deviation by which predictions of equal rows may differ. ``split`` is
+    the number of the split; ``of`` are the targets that are predicted, or None for all.
     """
 
     values: Array
     notes: tuple[str, ...] = ()
     alpha: Floats | None = None
     rounding: float = 0.0
+    split: int = 0
+    of: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Finite targets as they were recorded, of which a block is converted to float64 at a time.
+
+    Attributes
+    ----------
+    values
+        (recorded row, column), in memory or a memory map.
+    columns
+        Columns that are targets; None for all.
+    rows
+        Recorded row of each row, which may repeat; None for all in order.
+    power
+        Values are multiplied by 2 to this power.
+    whole
+        Whether all targets are one block.
+    """
+
+    values: Array
+    columns: Indices | None = None
+    rows: Indices | None = None
+    power: int = 0
+    whole: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and targets."""
+        rows, columns = self.values.shape
+        return (
+            rows if self.rows is None else len(self.rows),
+            columns if self.columns is None else len(self.columns),
+        )
+
+    def blocks(self) -> list[slice]:
+        """Slices of successive targets, of 16 MiB each."""
+        rows, count = self.shape
+        step = count if self.whole else max(1, BLOCK // (8 * rows))
+        return [slice(start, start + step) for start in range(0, count, step)]
+
+    def block(self, at: slice) -> Floats:
+        """Some targets, (row, target)."""
+        columns = at if self.columns is None else self.columns[at]
+        part = self.values[:, columns]
+        if self.rows is not None:
+            part = part[self.rows]
+        part = np.ascontiguousarray(part, dtype=np.float64)
+        release(self.values)
+        return np.ldexp(part, self.power) if self.power else part
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Features ``X`` (row × feature) that predict targets ``Y`` (row × target, float64, finite) over ``splits``."""
+    """Features ``X`` (row × feature) that predict targets over ``splits``: all of them, or those ``at`` some positions."""
 
     X: Array
-    Y: Floats
+    targets: Targets
     splits: Sequence[Split]
     workspace: Workspace
+    at: slice = field(default_factory=lambda: slice(None))
+
+    def blocks(self) -> Iterator[Problem]:
+        """The problems of successive blocks of targets; features belong to all of them, and are those of this problem."""
+        parts = self.targets.blocks()
+        if len(parts) == 1:
+            yield self
+        else:
+            yield from (replace(self, at=part) for part in parts)
+
+    @property
+    def divided(self) -> bool:
+        """Whether there are several blocks."""
+        return len(self.targets.blocks()) > 1
+
+    def placed(self, predictions: Iterable[Prediction]) -> Iterator[Prediction]:
+        """Predictions of these targets, one for each split in order."""
+        for split, predicted in enumerate(predictions):
+            yield predicted._replace(split=split, of=self)
+
+    @cached_property
+    def Y(self) -> Floats:  # noqa: N802 - as in the formulas
+        """The targets, (row, target)."""
+        return self.targets.block(self.at)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.targets.shape[0]
 
     @cached_property
     def features(self) -> Features:
@@ -64,9 +154,19 @@ class Problem:
         """Mean of each target over all rows."""
         return np.asarray(self.Y.mean(axis=0))
 
+    @cached_property
+    def spread(self) -> Floats:
+        """Standard deviation of each target over all rows."""
+        return np.asarray(self.Y.std(axis=0))
+
+    @cached_property
+    def level(self) -> Floats:
+        """Root mean square of each target over all rows."""
+        return np.asarray(np.sqrt((self.Y * self.Y).mean(axis=0)))
+
     def left_out(self, split: Split) -> Indices:
         """Rows that are not training rows of ``split``: its test rows and unused rows."""
-        out = np.ones(len(self.Y), bool)
+        out = np.ones(self.rows, bool)
         out[split.train] = False
         return np.flatnonzero(out)
 
@@ -75,7 +175,7 @@ class Readout(Protocol):
     """An estimator that predicts the targets of test rows after a fit to the train rows, for each split."""
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """Yield one prediction for each split, in order, on the device."""
+        """Yield one prediction for each split and block of targets, on the device."""
         ...
 
 

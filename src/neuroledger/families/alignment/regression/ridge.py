@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, cast
 
@@ -39,12 +39,12 @@ class Ridge(BaseModel):
     alpha: PositiveFloat = 1.0
 
     def predictions(self, problem: Problem) -> Iterator[Prediction]:
-        """Yield one prediction for each split, in order."""
+        """Yield one prediction for each split and block of targets."""
         features = problem.features
-        heavy = self.alpha * len(problem.Y) > features.trace
+        heavy = self.alpha * problem.rows > features.trace
         if (
             features.K is not None
-            and features.count < len(problem.Y)
+            and features.count < problem.rows
             and self.alpha < LIGHT * features.trace
         ):
             features = tall(problem.X, problem.workspace)
@@ -61,9 +61,7 @@ class Ridge(BaseModel):
             or max(len(problem.left_out(split)) for split in problem.splits)
             > features.count
         ):
-            yield from (
-                _refitted(problem, X, split, self.alpha) for split in problem.splits
-            )
+            yield from _all_refitted(problem, X, self.alpha)
         else:
             yield from _by_hat(problem, X, self.alpha)
 
@@ -116,7 +114,7 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
     """Predictions from a Cholesky factor of all rows, with left-out rows last: its last block yields their part of ``P``."""
     workspace = problem.workspace
     xp = problem.workspace.xp
-    ever = np.zeros(len(problem.Y), bool)
+    ever = np.zeros(problem.rows, bool)
     for split in problem.splits:
         ever[problem.left_out(split)] = True
     order = np.argsort(ever, kind="stable")
@@ -137,17 +135,19 @@ def _by_inverse(problem: Problem, K: Array, alpha: float) -> Iterator[Prediction
         yield from _direct(problem, alpha, spectral=True)
         return
     L, P = factors
-    rows, targets = problem.centred.shape
+    rows, targets = problem.targets.shape
     last = rows - start
-    if last * rows * (rows + 2 * targets) > targets * (rows**2 + last**2):
-        products = _solved_products(
-            L, start, problem.centred[workspace.indices(order)], xp
-        )
-    else:
-        products = _products_by_rows(
-            L, start, problem.centred, workspace.indices(order), xp
-        )
-    yield from leave_out(problem, Withheld(order[start:], P, *products))
+    by_rows: _RowsOfInverse | None = None
+    if last * rows * (rows + 2 * targets) <= targets * (rows**2 + last**2):
+        by_rows = _rows_of_inverse(L, start, workspace.indices(order), xp)
+    for block in problem.blocks():
+        Y = block.centred
+        if by_rows is None:
+            products = _solved_products(L, start, Y[workspace.indices(order)], xp)
+        else:
+            products = _products_by_rows(by_rows, start, Y)
+        withheld = Withheld(order[start:], P, *products)
+        yield from block.placed(leave_out(block, withheld))
 
 
 def _solved_products(
@@ -161,20 +161,33 @@ def _solved_products(
     return PY[:, :-1], PY[:, -1], level[-1], level[:-1]
 
 
-def _products_by_rows(
-    L: Array, start: int, Y: Array, order: Array, xp: ModuleType
-) -> tuple[Array, Array, Any, Array]:
-    """As :func:`_solved_products`, for many targets and few such rows: computes these rows of the inverse instead."""
-    rows = len(Y)
-    unit = xp.zeros((rows, rows - start + 1), dtype=Y.dtype, **device_of(Y))
-    last = xp.arange(rows - start, **device_of(Y))
+class _RowsOfInverse(NamedTuple):
+    """The last rows of the inverse and their sum (row × row from ``start`` on + 1), and the sums of all of its rows."""
+
+    part: Array
+    sums: Array
+
+
+def _rows_of_inverse(
+    L: Array, start: int, order: Array, xp: ModuleType
+) -> _RowsOfInverse:
+    rows = len(L)
+    unit = xp.zeros((rows, rows - start + 1), dtype=L.dtype, **device_of(L))
+    last = xp.arange(rows - start, **device_of(L))
     unit[last + start, last] = 1.0
     unit[:, -1] = 1.0
     solved = divided(L, divided(L, unit, xp), xp, transposed=True)
     part = xp.empty_like(solved)
     part[order] = solved
-    products = part.T @ Y
-    total = solved[:, -1]
+    return _RowsOfInverse(part, solved[:, -1])
+
+
+def _products_by_rows(
+    inverse: _RowsOfInverse, start: int, Y: Array
+) -> tuple[Array, Array, Any, Array]:
+    """As :func:`_solved_products`, for many targets and few such rows: from these rows of the inverse instead."""
+    products = inverse.part.T @ Y
+    total = inverse.sums
     return products[:-1], total[start:], total.sum(), products[-1]
 
 
@@ -235,9 +248,17 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         lambda factors: 8 * sum(part.shape[0] * part.shape[1] for part in factors),
     )
     if not factors:
-        yield from (_refitted(problem, X, split, alpha) for split in problem.splits)
+        yield from _all_refitted(problem, X, alpha)
         return
-    W = factors[0]
+    for block in problem.blocks():
+        yield from block.placed(_left_out_of_hat(block, X, factors[0], alpha))
+
+
+def _left_out_of_hat(
+    problem: Problem, X: Array, W: Array, alpha: float
+) -> Iterator[Prediction]:
+    workspace = problem.workspace
+    xp = problem.workspace.xp
     Y = problem.centred
     mean = workspace.put(problem.mean)
     Y = Y - Y.mean(0)
@@ -251,7 +272,7 @@ def _by_hat(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
         )
         L = root(within, SHAKY, xp)
         if L is None:
-            yield _refitted(problem, X, split, alpha)
+            yield _refitted(problem, _fit(problem, X, split, alpha), split)
             continue
         solved = divided(L, divided(L, residual[rows], xp), xp, transposed=True)
         at = workspace.indices(np.searchsorted(out, split.test))
@@ -269,22 +290,37 @@ def _whitened(X: Array, alpha: float, xp: ModuleType) -> tuple[Array, ...]:
     return (divided(L, X.T, xp).T,)
 
 
-def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Prediction:
-    """Prediction of one split, fitted to its train rows; by singular values if the normal equations are singular."""
+def _all_refitted(problem: Problem, X: Array, alpha: float) -> Iterator[Prediction]:
+    """Predictions of every split, each fitted to its train rows once for all blocks of targets."""
+    for number, split in enumerate(problem.splits):
+        fit = _fit(problem, X, split, alpha)
+        for block in problem.blocks():
+            yield _refitted(block, fit, split)._replace(split=number, of=block)
+
+
+class _Fit(NamedTuple):
+    """Centred features of the train rows ``A`` and of the test rows, and how the normal equations are solved.
+
+    ``L`` is the Cholesky factor of their smaller side, or None if they are singular, and then ``svd`` are the singular
+    vectors and filtered values of ``A``.
+    """
+
+    A: Array
+    tested: Array
+    L: Array | None
+    svd: tuple[Array, Array, Array] | None = None
+
+
+def _fit(problem: Problem, X: Array, split: Split, alpha: float) -> _Fit:
+    """The fit to the train rows of a split; by singular values if the normal equations are singular."""
     workspace = problem.workspace
     xp = problem.workspace.xp
-    train = workspace.indices(split.train)
-    test = workspace.indices(split.test)
-    A = X[train]
-    B = problem.centred[train]
+    A = X[workspace.indices(split.train)]
     x = A.mean(0)
-    y = B.mean(0)
     A = A - x
-    B = B - y
-    test_features = X[test] - x
+    tested = X[workspace.indices(split.test)] - x
     rows, count = A.shape
-    wide = count >= rows
-    if wide:
+    if count >= rows:
         N = A @ A.T
         # The constant vector is in the null space of a wide product; centred targets have no component along it.
         N = N + float(N.diagonal().sum()) / rows**2
@@ -293,16 +329,30 @@ def _refitted(problem: Problem, X: Array, split: Split, alpha: float) -> Predict
     N = N + alpha * xp.eye(len(N), dtype=N.dtype, **device_of(N))
     L = root(N, SINGULAR * float(N.diagonal().max()), xp)
     if L is not None:
-        products = B if wide else A.T @ B
-        half_solved = divided(L, products, xp)
-        solved = divided(L, half_solved, xp, transposed=True)
+        return _Fit(A, tested, L)
+    U, s, V = xp.linalg.svd(A, full_matrices=False)
+    usable = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
+    filtered = xp.where(usable, s / (s * s + alpha), 0.0)
+    return _Fit(A, tested, None, (U, filtered, V))
+
+
+def _refitted(problem: Problem, fit: _Fit, split: Split) -> Prediction:
+    """Prediction of one split by the fit to its train rows."""
+    workspace = problem.workspace
+    xp = problem.workspace.xp
+    A = fit.A
+    B = problem.centred[workspace.indices(split.train)]
+    y = B.mean(0)
+    B = B - y
+    if fit.L is not None:
+        wide = A.shape[1] >= len(A)
+        half_solved = divided(fit.L, B if wide else A.T @ B, xp)
+        solved = divided(fit.L, half_solved, xp, transposed=True)
         weights = A.T @ solved if wide else solved
-        values = test_features @ weights
+        values = fit.tested @ weights
     else:
-        U, s, V = xp.linalg.svd(A, full_matrices=False)
-        usable = s > max(A.shape) * float(np.finfo(np.float64).eps) * s[0]
-        filtered = xp.where(usable, s / (s * s + alpha), 0.0)
-        values = (test_features @ V.T) @ (filtered[:, None] * (U.T @ B))
+        U, filtered, V = cast(tuple[Array, Array, Array], fit.svd)
+        values = (fit.tested @ V.T) @ (filtered[:, None] * (U.T @ B))
     return Prediction(values + (y + workspace.put(problem.mean)))
 
 
@@ -330,26 +380,36 @@ def _direct(
     workspace = problem.workspace
     xp = problem.workspace.xp
     features = problem.features
-    mean = workspace.put(problem.mean)
-    for split in problem.splits:
+    for number, split in enumerate(problem.splits):
         train = workspace.indices(split.train)
         test = workspace.indices(split.test)
         K = features.block(train, train)
         cross = features.block(test, train)
-        Y = problem.centred[train]
         rows = K.mean(0)
-        base = Y.mean(0)
         total = rows.mean()
         K = K - rows - rows[:, None] + total
         cross = cross - rows - cross.mean(1)[:, None] + total
-        if spectral:
-            w, Q = xp.linalg.eigh(K)
-            usable = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
-            solved = Q @ (
-                xp.where(usable, 1 / (w + alpha), 0.0)[:, None] * (Q.T @ (Y - base))
+        solve = _solver(K, alpha, xp, spectral=spectral)
+        # The map from train to test rows is computed once for several blocks of targets.
+        through = solve(cross.T).T if problem.divided else None
+        for block in problem.blocks():
+            Y = block.centred[train]
+            base = Y.mean(0)
+            values = (
+                cross @ solve(Y - base) if through is None else through @ (Y - base)
             )
-        else:
-            solved = xp.linalg.solve(
-                K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K)), Y - base
-            )
-        yield Prediction(cross @ solved + (base + mean))
+            level = base + workspace.put(block.mean)
+            yield Prediction(values + level, split=number, of=block)
+
+
+def _solver(
+    K: Array, alpha: float, xp: ModuleType, *, spectral: bool
+) -> Callable[[Array], Array]:
+    """The function that multiplies by ``(K + αI)⁻¹``."""
+    if not spectral:
+        penalised = K + alpha * xp.eye(len(K), dtype=K.dtype, **device_of(K))
+        return lambda B: cast(Array, xp.linalg.solve(penalised, B))
+    w, Q = xp.linalg.eigh(K)
+    usable = w > len(K) * float(np.finfo(np.float64).eps) * w[-1]
+    filtered = xp.where(usable, 1 / (w + alpha), 0.0)
+    return lambda B: cast(Array, Q @ (filtered[:, None] * (Q.T @ B)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import xarray as xr
 
 from neuroledger.data import memory
@@ -472,6 +473,11 @@ class ResponsesLeft(NamedTuple):
     values: Array
     power: int
 
+    def among(self, columns: Booleans) -> Array:
+        """The responses of some neuroids, as features of :func:`gram`, which are converted where they are read."""
+        chosen = np.flatnonzero(columns)
+        return cast(Array, _Columns(self.values, chosen, self.power))
+
     def gram(self, rows: Booleans, columns: Booleans) -> Floats:
         """Products of the responses to some stimuli, over some neuroids, of which a block is in memory at a time."""
         stimuli = np.flatnonzero(rows)
@@ -483,6 +489,27 @@ class ResponsesLeft(NamedTuple):
             part = np.ldexp(part.astype(np.float64), self.power)
             products += part @ part.T
         return products
+
+
+class _Columns:
+    """Chosen columns of an array (row, column) times a power of two: a row or slices of columns are float64 when indexed."""
+
+    def __init__(self, values: Array, columns: Indices, power: int) -> None:
+        self._values = values
+        self._columns = columns
+        self._power = power
+        self.shape = (len(values), len(columns))
+        self.dtype = np.dtype(np.float64)
+
+    def __getitem__(self, at: int | tuple[slice, slice]) -> Floats:
+        rows, columns = at if isinstance(at, tuple) else (at, slice(None))
+        part = np.take(self._values[rows], self._columns[columns], axis=-1)
+        return np.asarray(np.ldexp(part.astype(np.float64), self._power))
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> Array:
+        return np.asarray(self[:, :], dtype=dtype)
 
 
 def responses_left(assembly: xr.DataArray, *, scaled: bool) -> ResponsesLeft:

@@ -16,8 +16,9 @@ from neuroledger.data.arrays import Booleans, Floats, Indices, Strings
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
     Gram,
-    complete_neuroids,
+    ResponsesLeft,
     relative_gram,
+    responses_left,
 )
 from neuroledger.families.alignment.similarity.rdm import (
     RANKED,
@@ -174,13 +175,14 @@ def variation_of(
         return left_out(
             pair, factors, _of_target(pair, comparison, None), comparison, like
         )
-    names, responses = complete_neuroids(target)
+    responses = responses_left(target, scaled=True)
     of_target = _of_target(pair, comparison, responses)
-    return left_out(pair, factors | {"neuroid": names}, of_target, comparison, like)
+    factors["neuroid"] = responses.names
+    return left_out(pair, factors, of_target, comparison, like)
 
 
 def _of_target(
-    pair: Pair, comparison: Comparison, responses: Floats | None
+    pair: Pair, comparison: Comparison, responses: ResponsesLeft | None
 ) -> Callable[[Keep], Left]:
     """Return a function that computes what is left of the target; cached for the other layers of a model."""
     side = pair.target
@@ -188,10 +190,8 @@ def _of_target(
 
     @lru_cache(maxsize=COARSE)
     def fewer(kept: bytes) -> Side:
-        columns = np.frombuffer(kept, dtype=bool)
-        return replace(
-            side, gram=relative_gram(cast(Floats, responses)[:, columns], workspace, "")
-        )
+        some = cast(ResponsesLeft, responses).among(np.frombuffer(kept, dtype=bool))
+        return replace(side, gram=relative_gram(some, workspace, ""))
 
     def compute(keep: Keep) -> Left:
         rows = pair.usable & keep.get("stimulus", True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Array, floats
 
-__all__ = ["moderate", "moderate_columns"]
+__all__ = ["moderate", "moderate_columns", "moderating_power"]
 
 # Values between 2^-100 and 2^100 need no other units: the product of two sums of their squares is in range.
 MODERATE = 100
@@ -29,9 +29,19 @@ def moderate_columns(values: Array) -> Array:
     )
 
 
-def _rescaled(values: Array, highest: Array, lowest: Array) -> Array:
+def moderating_power(highest: float, lowest: float) -> int:
+    """Power of two by which :func:`moderate` multiplies values with this maximum and minimum; 0 for usual ones."""
+    exponent = int(_exponents(np.asarray(highest), np.asarray(lowest)))
+    return -exponent if abs(exponent) > MODERATE else 0
+
+
+def _exponents(highest: Array, lowest: Array) -> Array:
     largest = np.maximum(floats(highest), -floats(lowest))
-    exponent = np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
+    return np.frexp(np.where(np.isfinite(largest), largest, 0.0))[1]
+
+
+def _rescaled(values: Array, highest: Array, lowest: Array) -> Array:
+    exponent = _exponents(highest, lowest)
     if (np.abs(exponent) <= MODERATE).all():
         return values
     return np.ldexp(floats(values), -exponent)
