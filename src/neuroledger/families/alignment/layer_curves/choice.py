@@ -19,6 +19,8 @@ from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import headline, measure
 from neuroledger.engine.session import Session
 from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.families.alignment.layer_curves.plain_score import plain_score
+from neuroledger.families.alignment.layer_curves.remembered import memory_of
 from neuroledger.families.alignment.layer_curves.stages import (
     depths,
     recordable,
@@ -171,13 +173,15 @@ def score_layers(
         A layer cannot be scored.
     """
     recorded = with_layers(model, layers)
-    return {
-        layer: headline_of(session, benchmark, _committed(recorded, layer, benchmark))
-        for layer in layers
-    }
+
+    def compute(layer: str) -> Score:
+        return headline_of(session, benchmark, _committed(recorded, layer, benchmark))
+
+    # Absent, damaged or invalid data are an error also where a score is remembered.
+    resolve(session, benchmark, _committed(recorded, layers[0], benchmark), headline_of)
+    return memory_of(session, benchmark, recorded).scores(layers, compute)
 
 
-@exclusive()
 def choose(
     session: Session,
     benchmark: BenchmarkSpec,
@@ -199,6 +203,35 @@ def choose(
         Scores of all layers, from :func:`score_layers`. If the stimuli cannot be divided, the best of these is chosen, and
         the choice has no nested score.
     """
+    layers = list(scores)
+    memory = memory_of(session, benchmark, with_layers(model, layers))
+    name = ("choice", *layers)
+    known = memory.recall([name]).get(name)
+
+    def again() -> Score:
+        nested = _chosen(session, benchmark, model, scores).nested
+        if nested is None:
+            raise MetricError("the chosen layer no longer has a score")
+        return nested
+
+    if known is not None:
+        nested = memory.score(name, known.pop("nested"), again)
+        return Choice(nested=nested, **known)
+    choice = _chosen(session, benchmark, model, scores)
+    if choice.nested is None:
+        return choice
+    plain = {**vars(choice), "nested": plain_score(choice.nested)}
+    memory.remember({name: plain})
+    return replace(choice, nested=memory.watched(name, choice.nested))
+
+
+@exclusive()
+def _chosen(
+    session: Session,
+    benchmark: BenchmarkSpec,
+    model: LayeredModel,
+    scores: Mapping[str, Score],
+) -> Choice:
     layers = list(scores)
     recorded = with_layers(model, layers)
     sign = -1.0 if next(iter(scores.values())).direction == "lower" else 1.0

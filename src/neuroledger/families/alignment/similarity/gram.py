@@ -36,6 +36,7 @@ __all__ = [
     "responses_left",
     "responses_of",
     "ResponsesLeft",
+    "rounding",
     "square",
     "tall",
 ]
@@ -292,12 +293,7 @@ def _of_recorded(X: Recorded, workspace: Workspace) -> Gram:
 
 def _summed_up(X: Recorded, workspace: Workspace) -> Entry | None:
     """Entry with the Gram matrix of all rows of a layer; None if its activations are smaller, and are stored instead."""
-    recipe = {
-        "version": VERSION,
-        "dtype": workspace.dtype,
-        "libraries": _libraries(workspace),
-        "threads": workspace.threads,
-    }
+    recipe = {"version": VERSION, **rounding(workspace)}
     return X.summary(Summary(KIND, recipe, partial(_save_layer, workspace=workspace)))
 
 
@@ -341,13 +337,7 @@ def _load_or_compute(X: Array, workspace: Workspace, key: str) -> Gram:
     worth = rows * rows * count >= WORTH_KEEPING and rows <= count
     if workspace.device != "cpu" or store is None or not key or not worth:
         return _computed(X, workspace)
-    recipe = {
-        "version": VERSION,
-        "features": key,
-        "dtype": workspace.dtype,
-        "libraries": _libraries(workspace),
-        "threads": workspace.threads,
-    }
+    recipe = {"version": VERSION, "features": key, **rounding(workspace)}
     try:
         entry = store.get(KIND, recipe)
         if entry is None and 8 * rows * rows > store.make_room(8 * rows * rows):
@@ -366,6 +356,15 @@ def _save(X: Array, workspace: Workspace, folder: Path) -> Written:
     for name in ARRAYS:
         np.save(folder / f"{name}.npy", getattr(result, name), allow_pickle=False)
     return Written({"mean_square": result.mean_square, "offset": result.offset})
+
+
+def rounding(workspace: Workspace) -> dict[str, object]:
+    """What the rounding of products depends on: precision, libraries and threads, as plain data."""
+    return {
+        "dtype": workspace.dtype,
+        "libraries": _libraries(workspace),
+        "threads": workspace.threads,
+    }
 
 
 def _libraries(workspace: Workspace) -> list[str]:
