@@ -211,7 +211,7 @@ def test_boards_of_what_did_not_change_are_printed_as_before(
     assert [boards() for _ in range(2)] == [(text, 5)] * 2
     monkeypatch.setenv("COLUMNS", "60")
     assert boards()[0] != text
-    monkeypatch.setattr("neuroledger.report.kept.SETTLED_NS", 10**12)
+    monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", 10**12)
     assert [boards()[1] for _ in range(2)] == [7, 8], "just written"
 
 

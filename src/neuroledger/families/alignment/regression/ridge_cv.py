@@ -162,7 +162,8 @@ def _errors_of_all(
 
 
 def _inner(spectrum: _Spectrum) -> Array:
-    return cast(Array, spectrum.projected @ spectrum.projected.T)
+    inner: Array = spectrum.projected @ spectrum.projected.T
+    return inner
 
 
 def _filters(spectrum: _Spectrum, rule: RidgeCv, xp: ModuleType) -> tuple[Array, Array]:
