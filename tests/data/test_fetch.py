@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from neuroledger.data import fetch as fetching
 from neuroledger.data.fetch import fetch_files
-from neuroledger.data.integrity import verify_file
+from neuroledger.data.integrity import absent, folder_of, verify_file
 from neuroledger.errors import DataError, IntegrityError, UnavailableError
 from neuroledger.spec.base import SourceFile, Stated
 from tests.engine.lab import Lab
@@ -1013,10 +1013,10 @@ def test_each_option_that_says_where_files_come_from_is_allowed(
 
 
 def test_missing_files_are_counted_with_size_and_command(lab: Lab) -> None:
-    assert fetching.absent(lab.open(), "datasets", "lab") is None
+    assert absent(lab.open(), "datasets", "lab") is None
     size = (lab.data / "stimuli.zip").stat().st_size
     (lab.data / "stimuli.zip").unlink()
-    said = fetching.absent(lab.open(), "datasets", "lab")
+    said = absent(lab.open(), "datasets", "lab")
     assert (
         said is not None
         and said.what == f"1 of 3 files are missing, {size / 1e6:,.1f} MB"
@@ -1027,12 +1027,9 @@ def test_missing_files_are_counted_with_size_and_command(lab: Lab) -> None:
         "data set 'lab'",
     )
     assert said.fix == "run `neuroledger fetch lab`"
-    assert fetching.absent(lab.open(), "models", "pixels4") is None
-    assert (
-        fetching.folder_of(lab.root, "models", "m")
-        == lab.root / "data" / "models" / "m"
-    )
-    assert fetching.folder_of(lab.root, "datasets", "d") == lab.root / "data" / "d"
+    assert absent(lab.open(), "models", "pixels4") is None
+    assert folder_of(lab.root, "models", "m") == lab.root / "data" / "models" / "m"
+    assert folder_of(lab.root, "datasets", "d") == lab.root / "data" / "d"
 
 
 def test_a_mirror_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 from neuroledger.data import assembly as assemblies
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.check import check
-from neuroledger.engine.control import bounded, in_words
-from neuroledger.engine.controls import floor_of
+from neuroledger.engine.control import bounded, floor_of, in_words
 from neuroledger.engine.evaluate import evaluate
 from neuroledger.engine.session import Request, Session
 from neuroledger.errors import CeilingError, MetricError

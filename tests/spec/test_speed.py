@@ -53,6 +53,8 @@ def test_planning_checking_and_verifying_what_is_known_import_nothing_heavy(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", -1)
+    monkeypatch.setattr(registry, "only_shipped", lambda: True)
+    monkeypatch.setattr("neuroledger.store.derived._FACTS", {})
     code = "from neuroledger.store import derived; derived.SETTLED_NS = -1; from neuroledger.cli import main"
     for words in (["run", "--dry-run"], ["check"], ["verify"]):
         whole = [*words, "--root", str(lab.root)]

@@ -14,6 +14,7 @@ from neuroledger.spec.catalog import Catalog, Entry
 from neuroledger.spec.components import Reader
 from neuroledger.spec.kinds import DatasetSpec
 from neuroledger.spec.load import explain
+from neuroledger.store.derived import fact
 
 __all__ = [
     "MemberProblem",
@@ -57,7 +58,7 @@ class MemberProblem(NamedTuple):
 def member_problems(catalog: Catalog, spec: DatasetSpec) -> Iterator[MemberProblem]:
     """Yield what is wrong in the members of a data set, all of which have a spec, or in its reader."""
     reader = spec.reader
-    joins = reader is not None and registry.get("reader", reader.name).joins
+    joins = reader is not None and _joins(catalog, reader.name)
     if reader is not None and joins != bool(spec.members):
         what = f"the reader {reader.name!r} reads {'members' if joins else 'files'}, and the data set has none"
         yield MemberProblem("reader", what, "name a reader of what the data set has")
@@ -71,6 +72,15 @@ def member_problems(catalog: Catalog, spec: DatasetSpec) -> Iterator[MemberProbl
         if member.simulated and not spec.simulated:
             what = f"its member {member.id} is simulated"
             yield MemberProblem("simulated", what, "write `simulated: true`")
+
+
+def _joins(catalog: Catalog, reader: str) -> bool:
+    """Whether a reader reads members."""
+
+    def joins() -> bool:
+        return registry.get("reader", reader).joins
+
+    return fact(catalog.root, "joins", reader, joins)
 
 
 @lru_cache(maxsize=256)

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
@@ -17,9 +18,8 @@ from pydantic import BaseModel, ValidationError
 
 from neuroledger.data.integrity import folder_of
 from neuroledger.data.reader import member_problems
-from neuroledger.engine.control import Role, bounded, in_words
-from neuroledger.engine.controls import floor_of
-from neuroledger.engine.layer_commitment import commitment_problems
+from neuroledger.engine.control import Role, bounded, floor_of, in_words
+from neuroledger.engine.overrides import resolve
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
 from neuroledger.engine.record import Record, Undefined, read_record, record_path
 from neuroledger.errors import (
@@ -56,7 +56,7 @@ from neuroledger.spec.kinds import (
 from neuroledger.spec.load import explain, read_spec
 from neuroledger.spec.shipped import DISTRIBUTION, is_checkout
 from neuroledger.spec.suites import suite_problems
-from neuroledger.store.derived import derived_at, key_of, remembered
+from neuroledger.store.derived import derived_at, fact, key_of, remembered
 from neuroledger.store.files import write_text
 
 __all__ = [
@@ -210,7 +210,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
         entries.append(entry)
     for entry in entries:
         problems += _references(catalog, entry)
-        problems += _components(entry)
+        problems += _components(catalog, entry)
         problems += _overrides(catalog, entry)
         problems += [
             _at(
@@ -223,7 +223,7 @@ def check(catalog: Catalog, paths: Sequence[Path] = ()) -> tuple[list[Finding], 
             for location, words, hint in attribution_problems(entry.spec, cited)
         ]
         problems += _science(catalog, entry)
-        problems += _foreseen(entry, stated)
+        problems += _foreseen(catalog, entry, stated)
         problems += _addresses(entry)
         problems += _copy(catalog, entry)
     if not paths:
@@ -245,7 +245,7 @@ def spec_problems(catalog: Catalog, kind: str, id: str) -> list[Finding]:
         return list(error.findings)
     problems = [
         *_references(catalog, entry),
-        *_components(entry),
+        *_components(catalog, entry),
         *_overrides(catalog, entry),
     ]
     if isinstance(entry.spec, ModelSpec):
@@ -363,10 +363,12 @@ def _cycle(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Find
             return
 
 
-def _components(entry: Entry) -> Iterator[Finding]:
+def _components(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     for choice in CHOOSES.get(entry.kind, ()):
         for place, component in chosen_in(entry.spec, choice.field):
-            yield from _component_problems(entry, choice.kind, place, component)
+            yield from _component_problems(
+                catalog, entry, choice.kind, place, component
+            )
 
 
 def chosen_in(spec: Spec, field: str) -> Iterator[tuple[Place, Component]]:
@@ -379,17 +381,19 @@ def chosen_in(spec: Spec, field: str) -> Iterator[tuple[Place, Component]]:
 
 
 def _component_problems(
-    entry: Entry, kind: str, place: Place, component: Component
+    catalog: Catalog, entry: Entry, kind: str, place: Place, component: Component
 ) -> Iterator[Finding]:
+    def bound() -> bool:
+        registry.get(kind, component.name).bind(component.parameters)
+        return True
+
     try:
-        registered = registry.get(kind, component.name)
+        fact(catalog.root, "bound", [kind, component.name, component.parameters], bound)
     except RequestError as error:
         yield _at(entry, (*place, "name"), str(error), code="spec.component")
-        return
-    try:
-        registered.bind(component.parameters)
     except ValidationError as error:
-        yield from explain(error, entry.document, registered.parameters, place)
+        parameters = registry.get(kind, component.name).parameters
+        yield from explain(error, entry.document, parameters, place)
 
 
 class _OverrideCase(NamedTuple):
@@ -437,11 +441,9 @@ def _override_cases(catalog: Catalog, entry: Entry) -> list[_OverrideCase]:
 
 def _overrides(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
     """Report overrides of a benchmark's metrics and ceiling, and compat modes, that do not resolve."""
-    from neuroledger.engine.bound_metric import resolve
-
     for kind, override, options, location in _override_cases(catalog, entry):
         try:
-            resolve(kind, override, catalog, options)
+            _merged(catalog, kind, override, options)
         except UnknownError:
             continue  # reported as a reference
         except RequestError as error:
@@ -472,8 +474,7 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
                 yield _at(entry, ("files", tracked[0]), words, fix, code="spec.private")
     elif isinstance(spec, ModelSpec):
         yield from _layers(entry, spec)
-        for location, words, hint in commitment_problems(catalog, spec):
-            yield _at(entry, location, words, hint, code="spec.commitment")
+        yield from _commitment(catalog, entry, spec)
         yield from _pointers(catalog, entry, "weights", spec.weights)
         yield from _untrained(catalog, entry, spec)
     elif isinstance(spec, BenchmarkSpec):
@@ -484,18 +485,29 @@ def _science(catalog: Catalog, entry: Entry) -> Iterator[Finding]:
             yield _at(entry, location, words, hint, code="spec.suite")
 
 
+def _commitment(catalog: Catalog, entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
+    if spec.commit is None:
+        return
+    from neuroledger.engine.layer_commitment import commitment_problems
+
+    for location, words, hint in commitment_problems(catalog, spec):
+        yield _at(entry, location, words, hint, code="spec.commitment")
+
+
 def _members(catalog: Catalog, entry: Entry, spec: DatasetSpec) -> Iterator[Finding]:
     """Report members that do not fit; those without a spec are reported as references, other readers as components."""
-    known = set(catalog.ids("datasets")).issuperset(spec.members)
-    readers = registry.names("reader")
-    if known and spec.reader is not None and spec.reader.name in readers:
+    if spec.reader is None or not all(
+        catalog.has("datasets", id) for id in spec.members
+    ):
+        return
+    with suppress(UnknownError):
         for problem in member_problems(catalog, spec):
             place = (problem.field,)
             yield _at(entry, place, problem.what, problem.fix, code="spec.members")
 
 
 def _foreseen(
-    entry: Entry, stated: Callable[[str], Foreseen | None]
+    catalog: Catalog, entry: Entry, stated: Callable[[str], Foreseen | None]
 ) -> Iterator[Finding]:
     """Report what a pinned data set, or a benchmark on it, can be known to lack without its files."""
     spec = entry.spec
@@ -503,7 +515,7 @@ def _foreseen(
     if isinstance(spec, DatasetSpec):
         problems = dataset_problems(stated(spec.id))
     elif isinstance(spec, BenchmarkSpec):
-        problems = benchmark_problems(spec, stated(spec.dataset))
+        problems = _benchmark_problems_once(catalog, spec, stated)
     for code, place, words, fix in problems:
         yield _at(entry, place, words, fix, code=code)
 
@@ -556,6 +568,24 @@ def _foreseen_once(catalog: Catalog, id: str) -> Foreseen | None:
     coordinates, recordings, problems = plain
     placed = tuple((tuple(place), what, fix) for place, what, fix in problems)
     return Foreseen(frozenset(coordinates), tuple(recordings), placed)
+
+
+def _benchmark_problems_once(
+    catalog: Catalog, spec: BenchmarkSpec, stated: Callable[[str], Foreseen | None]
+) -> list[Problem]:
+    """Return :func:`benchmark_problems`, remembered for the specs of the benchmark and of its data set."""
+    known = stated(spec.dataset)
+    path = catalog.path("datasets", spec.dataset)
+    if known is None or path is None:
+        return []
+
+    def found() -> Sequence[tuple[str, Place, str, str]]:
+        return list(benchmark_problems(spec, known))
+
+    data = hashlib.sha256(path.read_bytes()).hexdigest()
+    asked = [spec.model_dump(mode="json", by_alias=True), data]
+    plain = fact(catalog.root, "lacking", asked, found)
+    return [Problem(code, tuple(at), what, fix) for code, at, what, fix in plain]
 
 
 def dataset_problems(stated: Foreseen | None) -> Iterator[Problem]:
@@ -696,10 +726,40 @@ def _layers(entry: Entry, spec: ModelSpec) -> Iterator[Finding]:
             yield _at(entry, (field, region), words, hint, code="spec.layer")
 
 
+class _Merged(NamedTuple):
+    """What a check asks of a metric or ceiling with its overrides."""
+
+    scale: str
+    chance_level: float | str
+
+
+def _merged(
+    catalog: Catalog,
+    kind: Literal["metrics", "ceilings"],
+    override: str | Override,
+    options: Mapping[str, object],
+) -> _Merged:
+    """Return what is asked of a metric or ceiling with its overrides.
+
+    Raises
+    ------
+    RequestError, SpecError
+        They do not resolve, see :func:`neuroledger.engine.overrides.resolve`.
+    """
+
+    def merged() -> tuple[str, float | str]:
+        spec, _, _ = resolve(kind, override, catalog, options)
+        return spec.scale, getattr(spec, "chance_level", 0.0)
+
+    named = catalog.entry(kind, id_of(override)).spec.model_dump(mode="json")
+    changes = override.parameters if isinstance(override, Override) else {}
+    asked = [kind, named, changes, dict(options)]
+    return _Merged(*fact(catalog.root, "merged", asked, merged))
+
+
 def _normalisation(
     catalog: Catalog, entry: Entry, spec: BenchmarkSpec
 ) -> Iterator[Finding]:
-    from neuroledger.engine.bound_metric import resolve
     from neuroledger.stats.score import FORMULAS
 
     if spec.ceiling is None or spec.normalised_by in ("none", "floor"):
@@ -707,8 +767,8 @@ def _normalisation(
     if isinstance(spec.normalise, NormaliseRule) and spec.normalise.formula != "scales":
         return
     try:
-        metric, _, _ = resolve("metrics", spec.all_metrics[0], catalog, {})
-        ceiling, _, _ = resolve("ceilings", spec.ceiling, catalog, {})
+        metric = _merged(catalog, "metrics", spec.all_metrics[0], {})
+        ceiling = _merged(catalog, "ceilings", spec.ceiling, {})
     except (RequestError, SpecError):
         return  # reported elsewhere
     if (metric.scale, ceiling.scale) not in FORMULAS:
@@ -719,17 +779,12 @@ def _normalisation(
 
 def _controls(catalog: Catalog, entry: Entry, spec: BenchmarkSpec) -> Iterator[Finding]:
     """Report controls that failed or are undecided in their own records, and bounds that chance exceeds."""
-    from neuroledger.engine.bound_metric import resolve
-
     rules = spec.controls
     chance: float | str = 0.0
     try:
         if spec.all_metrics and spec.floor is None and spec.ceiling is None:
-            chance = getattr(
-                resolve("metrics", spec.all_metrics[0], catalog, {})[0],
-                "chance_level",
-                0.0,
-            )
+            first = _merged(catalog, "metrics", spec.all_metrics[0], {})
+            chance = first.chance_level
     except (RequestError, SpecError):
         return  # reported where the metric is checked
     most = math.inf if isinstance(chance, str) else floor_of(rules, chance)

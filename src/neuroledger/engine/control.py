@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from neuroledger.data.arrays import Floats
+from neuroledger.spec.kinds import Controls
 from neuroledger.stats.score import Score, number
 from neuroledger.stats.stored import Number
 from neuroledger.stats.uncertainty import quantile
@@ -215,3 +216,10 @@ def _parts(control: Control) -> Iterator[str]:
         yield "its uncertainty is unknown"
     if control.verdict == "undecided":
         yield "undecided: the interval contains the bound"
+
+
+def floor_of(rules: Controls, chance: float) -> float:
+    """Return the largest value allowed for negative controls: as declared, or a share of the way from chance to 1."""
+    if "floor_at_most" in rules.model_fields_set:
+        return rules.floor_at_most
+    return chance + rules.floor_at_most * (1 - chance)

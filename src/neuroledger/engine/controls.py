@@ -14,6 +14,7 @@ from neuroledger.engine.control import (
     Control,
     Role,
     bounded,
+    floor_of,
     in_words,
     shuffled,
     undefined,
@@ -25,14 +26,13 @@ from neuroledger.engine.session import SHUFFLED, Session
 from neuroledger.errors import MetricError, about_pair
 from neuroledger.models.model import ShufflesLabels
 from neuroledger.spec.components import Side
-from neuroledger.spec.kinds import BenchmarkSpec, Controls, MetricSpec
+from neuroledger.spec.kinds import BenchmarkSpec, MetricSpec
 from neuroledger.stats.score import Score
 
 __all__ = [
     "chance_control",
     "controlled",
     "departures",
-    "floor_of",
     "itself_control",
     "mismatched",
     "require_passed",
@@ -176,13 +176,6 @@ def departures(
     return problems + [
         f"the bound of the control {id} is not that of its benchmark" for id in wrong
     ]
-
-
-def floor_of(rules: Controls, chance: float) -> float:
-    """Return the largest value allowed for negative controls: as declared, or a share of the way from chance to 1."""
-    if "floor_at_most" in rules.model_fields_set:
-        return rules.floor_at_most
-    return chance + rules.floor_at_most * (1 - chance)
 
 
 def chance_control(job: Resolved, measured: Measurement) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import ValidationError
 
@@ -41,13 +41,7 @@ from neuroledger.spec.channels import Interface
 from neuroledger.spec.kinds import BenchmarkSpec, DatasetSpec, ModelSpec, SuiteSpec
 from neuroledger.spec.load import explain
 from neuroledger.spec.model_rules import rule_of
-from neuroledger.spec.trusted import owner_trusts
-from neuroledger.store.derived import (
-    derived_at,
-    installed_sha256,
-    key_of,
-    remembered,
-)
+from neuroledger.store.derived import fact
 
 if TYPE_CHECKING:
     from neuroledger.models.model import Model
@@ -74,11 +68,6 @@ __all__ = [
     "states",
     "unavailable",
 ]
-
-Plain = TypeVar("Plain")
-
-_FACTS: dict[str, Any] = {}
-"""What this process knows of components, by the key of everything that it follows from."""
 
 SCHEMA_VERSION = 1
 LISTED_FILES = 1000
@@ -472,28 +461,11 @@ def _interface(root: Path, entry: Entry, stimuli: str) -> Interface | None:
 
     asked = [kind, chosen.name, chosen.parameters, values]
     try:
-        inputs, outputs = _known(root, "channels", asked, channels)
+        inputs, outputs = fact(root, "channels", asked, channels)
     except SpecError:
         return None
     shown = {stimuli if name == "stimuli" else name for name in inputs}
     return Interface(frozenset(shown), frozenset(outputs))
-
-
-def _known(root: Path, what: str, asked: object, compute: Callable[[], Plain]) -> Plain:
-    """Return plain data that follow from code and from what specs say, remembered as long as the code is the same.
-
-    Otherwise the modules of the components that specs name are imported, which may take seconds. An error is not
-    remembered, nor anything if components of other packages are installed.
-    """
-    if not registry.only_shipped():
-        return compute()
-    said = sha256_of([asked, owner_trusts()])
-    key = key_of(what, installed_sha256(), said)
-    if key not in _FACTS:
-        found = remembered(derived_at(root), {key: key}, lambda _: compute())
-        _FACTS.update(found)
-    plain: Plain = _FACTS[key]
-    return plain
 
 
 def files_of(dataset: DatasetSpec) -> dict[str, str | int]:
@@ -625,7 +597,7 @@ def _component(catalog: Catalog, kind: str, name: str) -> str:
     def versioned() -> str:
         return f"{name}@{registry.get(kind, name).version}"
 
-    return _known(catalog.root, "version", [kind, name], versioned)
+    return fact(catalog.root, "version", [kind, name], versioned)
 
 
 def _comparison(
@@ -650,7 +622,7 @@ def _comparison(
 
     changed = override.parameters if isinstance(override, Override) else {}
     asked = [kind, spec.model_dump(mode="json", by_alias=True), changed, mode]
-    return ComponentIdentity(**_known(catalog.root, "comparison", asked, identified))
+    return ComponentIdentity(**fact(catalog.root, "comparison", asked, identified))
 
 
 def _model(catalog: Catalog, id: str) -> ModelIdentity:

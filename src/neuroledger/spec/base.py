@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -70,6 +71,8 @@ OBEYED: Final = re.compile(
 )
 
 
+# Names in tables are asked for twice: as names of pins, and as keys of a spec.
+@lru_cache(maxsize=1 << 16)
 def is_obeyed(name: str) -> bool:
     """Whether a program or file system obeys a file or folder of this name, in any part of the path."""
     return OBEYED.search(name) is not None

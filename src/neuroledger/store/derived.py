@@ -14,6 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from neuroledger.spec import registry
+from neuroledger.spec.base import sha256_of
+from neuroledger.spec.trusted import owner_trusts
 from neuroledger.store.files import Seen, keep_from_git
 from neuroledger.store.hashes import SETTLED_NS, as_state
 from neuroledger.store.store import Store, store_folder
@@ -22,6 +25,7 @@ __all__ = [
     "Derived",
     "code_sha256",
     "derived_at",
+    "fact",
     "installed_sha256",
     "key_of",
     "key_of_files",
@@ -182,3 +186,26 @@ def remembered(
     if derived:
         derived.remember(new)
     return values
+
+
+_FACTS: dict[str, Any] = {}
+"""What this process knows of components, by the key of everything that it follows from."""
+
+
+def fact(root: Path, what: str, asked: object, compute: Callable[[], Plain]) -> Plain:
+    """Return plain data that follow from components and from what specs say, remembered for this code.
+
+    Otherwise the modules of the components that specs name are imported, which may take seconds. An error is not
+    remembered, nor anything if components of other packages are installed or what is asked is not JSON.
+    """
+    if not registry.only_shipped():
+        return compute()
+    try:
+        said = sha256_of([asked, owner_trusts()])
+    except (TypeError, ValueError):
+        return compute()
+    key = key_of(what, installed_sha256(), said)
+    if key not in _FACTS:
+        _FACTS.update(remembered(derived_at(root), {key: key}, lambda _: compute()))
+    plain: Plain = _FACTS[key]
+    return plain
