@@ -5,13 +5,14 @@ What this machine lacks at this moment is pending: it gives no record, and repla
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from neuroledger.data.fetch import absent, mending
 from neuroledger.data.gate.validation import refusal
@@ -47,7 +48,7 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.records.environment import environment
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity
-from neuroledger.engine.records.summary import Summary, known_at, summary_of
+from neuroledger.engine.records.summary import Known, Summary, known_at
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
@@ -84,30 +85,43 @@ __all__ = [
     "run",
     "run_job",
     "run_object",
-    "states",
 ]
 
 
 @dataclass(frozen=True)
 class Done:
-    """The outcome of a job, and whether it was computed now or already existed."""
+    """The outcome of a job, and whether it was computed now or already existed; then the summary of the record is known."""
 
     job: Job
-    outcome: Outcome
+    outcome: Outcome | Known
     computed: bool
 
     @property
     def record(self) -> Record:
-        """The record.
+        """The record; one that already existed is read.
 
         Raises
         ------
         PendingError
             There is none yet; the message says what is missing, and the command that fixes it.
+        DataError
+            Its file was changed or removed meanwhile.
         """
         if isinstance(self.outcome, Pending):
             raise self.outcome.error()
+        if isinstance(self.outcome, Known):
+            assert self.outcome.path is not None
+            return read_record(self.outcome.path)
         return self.outcome
+
+    @property
+    def status(self) -> Status | Literal["pending"]:
+        """Status of the record, or that there is none yet."""
+        if isinstance(self.outcome, Pending):
+            return "pending"
+        if isinstance(self.outcome, Known):
+            return self.outcome.summary.status
+        return self.outcome.status
 
     @property
     def pending(self) -> Pending | None:
@@ -297,11 +311,11 @@ def run(
     damaged = lru_cache(maxsize=None)(partial(_damaged, catalog))
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
     problems = lru_cache(maxsize=None)(partial(_invalid, catalog))
+    existing = dict[Job, Known]()
+    if not force:
+        existing = current(catalog, jobs, request, retry_failed=retry_failed)
     for job in jobs:
-        if force:
-            record = None
-        else:
-            record = current(catalog, job, request, retry_failed=retry_failed)
+        record = existing.get(job)
         sources = [
             ("datasets", catalog.benchmark(job.benchmark).dataset),
             ("models", job.model),
@@ -440,39 +454,21 @@ def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
 
 
 def current(
-    catalog: Catalog, job: Job, request: Request, *, retry_failed: bool
-) -> Record | None:
-    """Return the job's record if it exists, is intact and current, and need not be computed again; otherwise None."""
-    path = record_path(
-        catalog.root, job.benchmark, job.model, scratch=request.limit is not None
-    )
-    if not path.exists():
-        return None
-    try:
-        record = read_record(path)
-    except DataError:
-        return None
-    is_current = _is_current(summary_of(record), job, retry_failed=retry_failed)
-    return record if is_current else None
-
-
-def states(
     catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
-) -> list[Status | None]:
-    """Return the status of each job's record, or None if it has none or it must be computed again; see :func:`current`."""
+) -> dict[Job, Known]:
+    """Return the records of those jobs that have one that is intact and current, and need not be computed again."""
     scratch = request.limit is not None
-    paths = [
-        record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+    paths = {
+        job: record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
         for job in jobs
-    ]
-    known = known_at(catalog.root, [path for path in paths if path.exists()])
-    found = [known[path].summary if path in known else None for path in paths]
-    return [
-        summary.status
-        if summary and _is_current(summary, job, retry_failed=retry_failed)
-        else None
-        for summary, job in zip(found, jobs, strict=True)
-    ]
+    }
+    known = known_at(catalog.root, filter(os.path.exists, paths.values()))
+    return {
+        job: known[path]
+        for job, path in paths.items()
+        if path in known
+        and _is_current(known[path].summary, job, retry_failed=retry_failed)
+    }
 
 
 def _is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
