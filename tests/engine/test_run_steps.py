@@ -28,6 +28,7 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.records.environment import Environment
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity, SpecIdentity
+from neuroledger.engine.records.summary import Known
 from neuroledger.engine.run import (
     Done,
     Work,
@@ -263,19 +264,24 @@ def stored(
     item: Job,
     request: Request | None = None,
     **options: Any,
-) -> Record | None:
+) -> Known | None:
     path = record_path(root, item.benchmark, item.model)
     write_record(path, content)
-    return current(
-        catalog(root), item, request or Request(), **{"retry_failed": False, **options}
-    )
+    return existing(root, item, request, **options)
+
+
+def existing(
+    root: Path, item: Job, request: Request | None = None, **options: Any
+) -> Known | None:
+    asked = {"retry_failed": False, **options}
+    return current(catalog(root), [item], request or Request(), **asked).get(item)
 
 
 def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(
     tmp_path: Path,
 ) -> None:
     item = job()
-    assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
+    assert existing(tmp_path, item) is None
     assert stored(tmp_path, record("ant", "lab.V4", 0.5), item) is not None
     assert (
         stored(tmp_path, record("ant", "lab.V4", 0.5), item, retry_failed=True)
@@ -287,9 +293,9 @@ def test_a_record_is_current_if_it_is_intact_and_of_the_same_job(
     )
     path = record_path(tmp_path, "lab.V4", "ant")
     path.write_text(path.read_text().replace("0.97,", "0.99,"))
-    assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
+    assert existing(tmp_path, item) is None
     path.write_text("{")
-    assert current(catalog(tmp_path), item, Request(), retry_failed=False) is None
+    assert existing(tmp_path, item) is None
 
 
 @pytest.mark.parametrize(

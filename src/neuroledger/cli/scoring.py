@@ -170,9 +170,7 @@ def run(
 
 def _states_of(planned: Plan, outcomes: Sequence[Done]) -> Counter[str]:
     """Return how many jobs are in each state; what the plan found pending is no job yet."""
-    states = Counter(
-        done.record.status if done.pending is None else "pending" for done in outcomes
-    )
+    states = Counter[str](done.status for done in outcomes)
     states["pending"] += len(planned.pending)
     return +states
 
@@ -224,7 +222,7 @@ def _say_outcomes(
     )
     if with_unavailable:
         _say_unavailable(planned.unavailable)
-    _say_failed([done for done in ended if done.record.status == "failed"])
+    _say_failed([done for done in ended if done.status == "failed"])
 
 
 def _say_failed(failed: Sequence[Done]) -> None:
@@ -304,15 +302,14 @@ def _states(
 ) -> list[dict[str, str]]:
     """Return what would become of each job."""
     from neuroledger.engine.executors.sharing import machine_needs
-    from neuroledger.engine.plan import states
+    from neuroledger.engine.plan import current
 
-    found = states(catalog, jobs, request, retry_failed=retry_failed)
+    found = current(catalog, jobs, request, retry_failed=retry_failed)
     rows = []
-    for job, status in zip(jobs, found, strict=True):
-        if status is None or force:
-            state = "to do"
-        else:
-            state = f"up to date ({status})"
+    for job in jobs:
+        state = "to do"
+        if job in found and not force:
+            state = f"up to date ({found[job].summary.status})"
         row = {"benchmark": job.benchmark, "model": job.model, "state": state}
         needs = str(machine_needs(catalog, job))
         rows.append({**row, "id": job.id, "needs": needs})

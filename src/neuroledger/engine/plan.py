@@ -24,7 +24,7 @@ from neuroledger.engine.records.inputs import (
     SpecIdentity,
     record_path,
 )
-from neuroledger.engine.records.summary import Summary, known_at
+from neuroledger.engine.records.summary import Known, Summary, known_at
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -45,18 +45,17 @@ from neuroledger.store.derived import fact
 
 if TYPE_CHECKING:
     from neuroledger.models.model import Model
-    from neuroledger.stats.score import Status
 
 __all__ = [
     "Identities",
     "Job",
     "Plan",
     "again",
+    "current",
     "files_of",
     "fits",
     "inputs_of",
     "interface",
-    "is_current",
     "lacking",
     "mismatch",
     "needs_of",
@@ -65,7 +64,6 @@ __all__ = [
     "plan",
     "prepared_as",
     "require_compatible",
-    "states",
     "unavailable",
 ]
 
@@ -638,26 +636,25 @@ def _model(catalog: Catalog, id: str) -> ModelIdentity:
     )
 
 
-def states(
+def current(
     catalog: Catalog, jobs: Sequence[Job], request: Request, *, retry_failed: bool
-) -> list[Status | None]:
-    """Return the status of each job's record, or None if it must be computed, see :func:`is_current`."""
+) -> dict[Job, Known]:
+    """Return the records of those jobs that have one that is intact and current, and need not be computed again."""
     scratch = request.limit is not None
-    paths = [
-        record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+    paths = {
+        job: record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
         for job in jobs
-    ]
-    known = known_at(catalog.root, [path for path in paths if path.exists()])
-    found = [known[path].summary if path in known else None for path in paths]
-    return [
-        summary.status
-        if summary and is_current(summary, job, retry_failed=retry_failed)
-        else None
-        for summary, job in zip(found, jobs, strict=True)
-    ]
+    }
+    known = known_at(catalog.root, filter(os.path.exists, paths.values()))
+    return {
+        job: known[path]
+        for job, path in paths.items()
+        if path in known
+        and _is_current(known[path].summary, job, retry_failed=retry_failed)
+    }
 
 
-def is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
+def _is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:
     """Whether a record is intact and current, and need not be computed again."""
     if summary.id != job.id or not summary.intact:
         return False

@@ -212,7 +212,7 @@ def run(
             for line in pending_lines(planned.pending):
                 display.line(line)
             results += [
-                done.outcome
+                done.pending or done.record
                 for done in run_jobs(
                     catalog, planned.jobs, request, display, executor=executor
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import Field, PrivateAttr, ValidationError
+from pydantic_core import from_json
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, in_words
@@ -337,7 +337,7 @@ def parsed(plain: object) -> tuple[Record, str]:
 
 def score_in(content: bytes) -> Score:
     """Return the headline score of the content of a record that was read before, as :meth:`Record.as_score` does."""
-    plain = in_present_form(json.loads(content))
+    plain = in_present_form(from_json(content))
     stored = StoredScore.model_validate(plain["score"])
     name = f"{plain['model']} on {plain['benchmark']}"
     return stored.score(plain["inputs"].get("dataset", {}).get("id", ""), name)

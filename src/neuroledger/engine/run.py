@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.integrity import absent, damaged_file, mending
@@ -28,8 +28,8 @@ from neuroledger.engine.plan import (
     Identities,
     Job,
     again,
+    current,
     inputs_of,
-    is_current,
     mismatch,
     needs_of,
     other_models,
@@ -48,11 +48,10 @@ from neuroledger.engine.record import (
 )
 from neuroledger.engine.records.environment import environment
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity
-from neuroledger.engine.records.summary import summary_of
+from neuroledger.engine.records.summary import Known
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
 from neuroledger.errors import (
-    DataError,
     NeuroLedgerError,
     PendingError,
     SpecError,
@@ -75,7 +74,6 @@ __all__ = [
     "Done",
     "Work",
     "closed",
-    "current",
     "grouped",
     "not_ready",
     "run",
@@ -86,24 +84,38 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Done:
-    """The outcome of a job, and whether it was computed now or already existed."""
+    """The outcome of a job, and whether it was computed now or already existed; then the summary of the record is known."""
 
     job: Job
-    outcome: Outcome
+    outcome: Outcome | Known
     computed: bool
 
     @property
     def record(self) -> Record:
-        """The record.
+        """The record; one that already existed is read.
 
         Raises
         ------
         PendingError
             There is none yet; the message says what is missing, and the command that fixes it.
+        DataError
+            Its file was changed or removed meanwhile.
         """
         if isinstance(self.outcome, Pending):
             raise self.outcome.error()
+        if isinstance(self.outcome, Known):
+            assert self.outcome.path is not None
+            return read_record(self.outcome.path)
         return self.outcome
+
+    @property
+    def status(self) -> Status | Literal["pending"]:
+        """Status of the record, or that there is none yet."""
+        if isinstance(self.outcome, Pending):
+            return "pending"
+        if isinstance(self.outcome, Known):
+            return self.outcome.summary.status
+        return self.outcome.status
 
     @property
     def pending(self) -> Pending | None:
@@ -284,11 +296,11 @@ def run(
     damaged = lru_cache(maxsize=None)(partial(_damaged, catalog))
     ready = lru_cache(maxsize=None)(partial(not_ready, catalog))
     problems = lru_cache(maxsize=None)(partial(_invalid, catalog))
+    existing = dict[Job, Known]()
+    if not force:
+        existing = current(catalog, jobs, request, retry_failed=retry_failed)
     for job in jobs:
-        if force:
-            record = None
-        else:
-            record = current(catalog, job, request, retry_failed=retry_failed)
+        record = existing.get(job)
         sources = [
             ("datasets", catalog.benchmark(job.benchmark).dataset),
             ("models", job.model),
@@ -424,24 +436,6 @@ def grouped(catalog: Catalog, jobs: Sequence[Job]) -> list[Job]:
     return sorted(
         jobs, key=lambda job: (first_of_data[datasets[job]], first_of_model[job.model])
     )
-
-
-def current(
-    catalog: Catalog, job: Job, request: Request, *, retry_failed: bool
-) -> Record | None:
-    """Return the job's record if it exists, is intact and current, and need not be computed again; otherwise None."""
-    path = record_path(
-        catalog.root, job.benchmark, job.model, scratch=request.limit is not None
-    )
-    if not path.exists():
-        return None
-    try:
-        record = read_record(path)
-    except DataError:
-        return None
-    if is_current(summary_of(record), job, retry_failed=retry_failed):
-        return record
-    return None
 
 
 def closed(

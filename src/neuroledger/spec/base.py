@@ -379,15 +379,14 @@ DESCRIPTIVE = frozenset(
 )
 
 
+_ENCODER: Final = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+)
+
+
 def canonical(value: object) -> str:
     """JSON with sorted keys, without spaces and NaN, so that equal content gives equal text."""
-    return json.dumps(
-        value,
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-    )
+    return _ENCODER.encode(value)
 
 
 def sha256_of(value: object) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue
 
 from neuroledger.errors import RequestError
 from neuroledger.models.devices import ON_DEMAND, Training, available
-from neuroledger.spec.base import sha256_of
+from neuroledger.spec.base import canonical
 from neuroledger.stats.stored import Stored
 
 __all__ = [
@@ -39,8 +41,37 @@ class _Identity(Stored):
 
     model_config = ConfigDict(strict=True)
 
+    @cached_property
+    def text(self) -> str:
+        """The canonical JSON, by which it is hashed; that of a part that many identities share is made once."""
+        parts = [
+            f'"{name}":{_text(getattr(self, name))}'
+            for name in sorted(self.model_fields_set)
+        ]
+        return f"{{{','.join(parts)}}}"
+
     def _left_out(self) -> Collection[str]:
         return type(self).model_fields.keys() - self.model_fields_set
+
+    def model_copy(
+        self, *, update: Mapping[str, object] | None = None, deep: bool = False
+    ) -> Self:
+        """Return a copy with some fields changed, whose text is another one."""
+        copied = super().model_copy(update=update, deep=deep)
+        vars(copied).pop("text", None)
+        return copied
+
+
+def _text(value: object) -> str:
+    """Return the canonical JSON of a field."""
+    if isinstance(value, _Identity):
+        return value.text
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, dict):
+        parts = [f"{canonical(key)}:{_text(value[key])}" for key in sorted(value)]
+        return f"{{{','.join(parts)}}}"
+    return canonical(value)
 
 
 class SpecIdentity(_Identity):
@@ -122,7 +153,7 @@ class Inputs(_Identity):
     @property
     def sha256(self) -> str:
         """The identity of the job."""
-        return sha256_of(self.model_dump(mode="json"))
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def changed_from(self, other: Inputs) -> list[str]:
         """Return the names of the fields that differ, sorted."""

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from sys import intern
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from neuroledger.errors import DataError
@@ -106,8 +107,9 @@ class Summary:
     def of_row(cls, row: Sequence[Any]) -> Self:
         """Return the summary whose fields are in a remembered row."""
         *fields, verdicts, measures = row
-        values = [*fields, tuple(verdicts), tuple(map(Measure._make, measures))]
-        return cls(*values)
+        values = map(_shared, fields)
+        numbers = [Measure._make(map(_shared, each)) for each in measures]
+        return cls(*values, tuple(map(_shared, verdicts)), tuple(numbers))
 
     def row(self) -> list[object]:
         """Return the fields as plain data, to be remembered."""
@@ -119,6 +121,15 @@ class Summary:
         return self.status != "failed"
 
 
+def _shared(value: Any) -> Any:
+    """Return a value; a short text, such as an id or a scale, is in memory once."""
+    if type(value) is str and len(value) != HASH:
+        return intern(value)
+    return value
+
+
+HASH: Final = 64
+"""Length of a hash in hexadecimal digits, which no other record has."""
 NAMES: Final = tuple(field.name for field in fields(Summary))
 
 
