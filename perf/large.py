@@ -10,7 +10,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import netCDF4
 import numpy as np
@@ -21,41 +25,94 @@ from perf.growth import REPOSITORY
 FILES = REPOSITORY / "data" / "Digits.simulated"
 REPETITIONS = 8
 AREAS = ("V4", "IT")
+METRICS = ("cka", "ridge", "pls", "rdm")
+CEILED = ("ridge", "pls")
+FEATURES = 8
+WIDEST = 1 << 16
+"""Neuroids in one chunk of a file."""
 
 
-def write_responses(path: Path, ids: list[str], neuroids: int) -> None:
-    """Write simulated counts of spikes, a compressed block of presentations at a time."""
-    rng, count = np.random.default_rng(0), len(ids) * REPETITIONS
+class Layout(NamedTuple):
+    """Ids of the stimuli, number of neuroids, and whether those of both areas alternate in the file."""
+
+    ids: list[str]
+    neuroids: int
+    alternating: bool
+
+    def texts(self) -> dict[str, tuple[str, np.ndarray]]:
+        """Coordinates by name, with their dimension."""
+        areas = np.resize(AREAS, self.neuroids)
+        return {
+            "stimulus_id": ("presentation", np.repeat(self.ids, REPETITIONS)),
+            "neuroid_id": (
+                "neuroid",
+                np.array([f"n{at:07d}" for at in range(self.neuroids)]),
+            ),
+            "region": ("neuroid", areas if self.alternating else np.sort(areas)[::-1]),
+        }
+
+    def counts(self) -> Iterator[np.ndarray]:
+        """Simulated counts of spikes, (presentation, neuroid), of one stimulus at a time; few features drive all neurons."""
+        rng = np.random.default_rng(0)
+        weights = rng.normal(0.0, 0.3, (FEATURES, self.neuroids)).astype(np.float32)
+        for _ in self.ids:
+            rates = 2 * np.exp(rng.normal(size=FEATURES).astype(np.float32) @ weights)
+            yield rng.poisson(rates, (REPETITIONS, self.neuroids)).astype(np.float32)
+
+
+def write_netcdf(path: Path, layout: Layout) -> None:
+    """Write the responses as netCDF, a compressed block of presentations at a time."""
+    ids, neuroids, _ = layout
+    count = len(ids) * REPETITIONS
     with netCDF4.Dataset(path, "w") as file:
         file.createDimension("presentation", count)
         file.createDimension("neuroid", neuroids)
-        texts = {
-            "stimulus_id": ("presentation", np.repeat(ids, REPETITIONS)),
-            "neuroid_id": ("neuroid", [f"n{at:07d}" for at in range(neuroids)]),
-            "region": ("neuroid", np.repeat(AREAS, -(-neuroids // 2))[:neuroids]),
-        }
-        for name, (dim, values) in texts.items():
-            file.createVariable(name, str, (dim,))[:] = np.array(values, object)
+        for name, (dim, values) in layout.texts().items():
+            file.createVariable(name, str, (dim,))[:] = values.astype(object)
         repetition = file.createVariable("repetition", "i4", ("presentation",))
         repetition[:] = np.tile(np.arange(REPETITIONS), len(ids))
         data = file.createVariable(
             "data",
             "f4",
             ("presentation", "neuroid"),
-            chunksizes=(REPETITIONS, min(neuroids, 1 << 16)),
+            chunksizes=(REPETITIONS, min(neuroids, WIDEST)),
             compression="zlib",
             complevel=1,
         )
         data.coordinates = "stimulus_id neuroid_id region repetition"
-        for start in range(0, count, REPETITIONS):
-            rates = rng.gamma(2.0, 1.0, neuroids)
-            data[start : start + REPETITIONS] = rng.poisson(
-                rates, (REPETITIONS, neuroids)
-            )
+        for number, counts in enumerate(layout.counts()):
+            data[number * REPETITIONS : (number + 1) * REPETITIONS] = counts
 
 
-def repository(root: Path, gigabytes: float) -> None:
-    """Write a repository with one data set of so many gigabytes of values, and a benchmark of half of its neuroids."""
+def write_zarr(path: Path, layout: Layout) -> None:
+    """Write the responses as a zip of Zarr, likewise."""
+    zarr = import_module("zarr")
+    ids, neuroids, _ = layout
+    with import_module("zarr.storage").ZipStore(path, mode="w") as store:
+        group = zarr.create_group(store)
+        for name, (dim, values) in layout.texts().items():
+            group.create_array(name, data=values, dimension_names=[dim])
+        repetition = np.tile(np.arange(REPETITIONS), len(ids))
+        group.create_array(
+            "repetition", data=repetition, dimension_names=["presentation"]
+        )
+        data = group.create_array(
+            "data",
+            shape=(len(ids) * REPETITIONS, neuroids),
+            chunks=(REPETITIONS, min(neuroids, WIDEST)),
+            dtype="f4",
+            dimension_names=["presentation", "neuroid"],
+            attributes={"coordinates": "stimulus_id neuroid_id region repetition"},
+        )
+        for number, counts in enumerate(layout.counts()):
+            data[number * REPETITIONS : (number + 1) * REPETITIONS] = counts
+
+
+WRITERS = {"netcdf": write_netcdf, "zarr": write_zarr}
+
+
+def repository(root: Path, gigabytes: float, form: str, *, alternating: bool) -> Layout:
+    """Write a repository with one data set of so many gigabytes of values, and benchmarks of half of its neuroids."""
     for name in ("dvc.yaml", "pyproject.toml", ".gitignore"):
         shutil.copy(REPOSITORY / name, root / name)
     for name in ("schema", "metrics", "ceilings", "models"):
@@ -67,7 +124,8 @@ def repository(root: Path, gigabytes: float) -> None:
         shutil.copy(FILES / name, data / name)
     ids = pd.read_csv(data / "stimuli.csv")["stimulus_id"].astype(str).tolist()
     neuroids = int(gigabytes * 1e9 / 4 / (len(ids) * REPETITIONS))
-    write_responses(data / "responses.nc", ids, neuroids)
+    layout = Layout(ids, neuroids, alternating)
+    WRITERS[form](data / "responses.nc", layout)
     pins = [
         f"  {path.name}: {{dvc: true, size: {path.stat().st_size}, sha256: {_sha256(path)}}}"
         for path in sorted(data.iterdir())
@@ -91,22 +149,25 @@ def repository(root: Path, gigabytes: float) -> None:
             "    - {check: dims, dims: [presentation, neuroid]}",
             "    - {check: values_finite}",
         ],
-        "benchmarks/Large.IT-cka": [
-            "id: Large.IT-cka",
+    }
+    for metric in METRICS:
+        specs[f"benchmarks/Large.IT-{metric}"] = [
+            f"id: Large.IT-{metric}",
             "version: 1",
-            "title: Similarity to half of the neurons",
+            "title: Agreement with half of the neurons",
             "parent: IT",
             "dataset: Large",
             "select: {region: IT}",
             "paradigm: {name: recording, region: IT, visual_degrees: 8}",
-            "metric: cka",
+            f"metric: {metric}",
+            *(["ceiling: internal_consistency"] if metric in CEILED else []),
             "controls: {negative: [noise]}",
-        ],
-    }
+        ]
     for place, lines in specs.items():
         path = root / "specs" / f"{place}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text("\n".join([*lines, ""]))
+    return layout
 
 
 def _sha256(path: Path) -> str:
@@ -115,16 +176,39 @@ def _sha256(path: Path) -> str:
 
 
 def limited(root: Path, limit: int, *words: str) -> str:
-    """Run a command whose processes may each allocate ``limit`` bytes; return what it prints."""
-    done = subprocess.run(
+    """Run a command whose processes may each allocate ``limit`` bytes; return what it prints, and what it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    running = subprocess.Popen(
         [sys.executable, "-m", "neuroledger", *words],
         cwd=root,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+        preexec_fn=lambda: resource.setrlimit(  # noqa: PLW1509 - no threads run here
+            resource.RLIMIT_DATA, (limit, limit)
+        ),
     )
-    return f"neuroledger {' '.join(words)}: status {done.returncode}\n{done.stdout}{done.stderr}"
+    most = 0
+    while running.poll() is None:
+        most = max(most, own_bytes(running.pid))
+        time.sleep(0.01)
+    said = running.communicate()[0]
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return (
+        f"neuroledger {' '.join(words)}: status {running.returncode}, {seconds:.0f} s of processor time, "
+        f"at most {most / 1e6:.0f} MB of its own memory\n{said}"
+    )
+
+
+def own_bytes(process: int) -> int:
+    """Bytes of memory of a process that are no pages of files."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in lines if line.startswith("RssAnon")]
+    return 1024 * int(found[0]) if found else 0
 
 
 def main() -> None:
@@ -132,16 +216,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m perf.large", description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=5.0)
     parser.add_argument("--limit-gib", type=float, default=2.0)
+    parser.add_argument("--format", choices=sorted(WRITERS), default="netcdf")
+    parser.add_argument("--alternating", action="store_true")
+    parser.add_argument("--metrics", nargs="+", choices=METRICS, default=["cka"])
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # Arrow's own allocator would reserve half of the limit, and use none of it.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     limit = int(options.limit_gib * 1024**3)
     with tempfile.TemporaryDirectory(prefix="large-") as folder:
         root = Path(folder)
-        repository(root, options.gigabytes)
+        layout = repository(
+            root, options.gigabytes, options.format, alternating=options.alternating
+        )
         size = (root / "data/Large/responses.nc").stat().st_size
-        print(f"{options.gigabytes:g} GB of values, {size / 1e9:.1f} GB compressed")
-        for words in (("validate", "Large"), ("score", "pixels16", "Large.IT-cka")):
-            print(limited(root, limit, *words))
+        averaged = len(layout.ids) * (layout.neuroids // 2) * 4
+        print(
+            f"{options.gigabytes:g} GB of values, {size / 1e9:.1f} GB compressed; the averaged ones of an area are "
+            f"{averaged / 1e6:.0f} MB"
+        )
+        print(limited(root, limit, "validate", "Large"), flush=True)
+        for metric in options.metrics:
+            words = ("score", "pixels16", f"Large.IT-{metric}")
+            print(limited(root, limit, *words), flush=True)
 
 
 if __name__ == "__main__":

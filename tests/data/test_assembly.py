@@ -341,7 +341,7 @@ def test_a_selection_of_a_memory_map_is_a_view_or_a_copy_that_is_on_the_disk_if_
     far = {"stimulus_id": ["a", "d"]}
     assert select(on_disk, far).values.tolist() == [[0.0, 1.0], [6.0, 7.0]]
     assert mapped(select(on_disk, far).values) is None
-    monkeypatch.setattr(memory, "WHOLE", 8)
+    monkeypatch.setattr(memory, "LARGE", 8)
     monkeypatch.setattr(memory, "BLOCK", 8)
     wide = responses(
         list("abcd"), np.memmap(tmp_path / "x", dtype="f4", mode="r", shape=(4, 3))

@@ -40,6 +40,8 @@ MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
 WHOLE: Final = 1 << 28
 """Bytes up to which rows are passed on as one array."""
+LARGE: Final = 1 << 26
+"""Bytes from which an array that is written in blocks is in a file."""
 BLOCK: Final = 1 << 24
 """Bytes of values that are worked on at once."""
 
@@ -97,7 +99,7 @@ def empty_array(
 def large_array(
     shape: tuple[int, ...], dtype: npt.DTypeLike, what: str, change: str
 ) -> Array:
-    """Allocate an uninitialised array that is written and read in blocks: one of more than 256 MiB in a file of the store.
+    """Allocate an uninitialised array that is written and read in blocks: one of 64 MiB or more in a file of the store.
 
     The file has no name, so it disappears with the array. If the store has no room, the array is in memory.
 
@@ -107,7 +109,7 @@ def large_array(
         The array fits neither into the store nor into memory; see `empty_array`.
     """
     needed = math.prod(shape) * np.dtype(dtype).itemsize
-    if needed <= WHOLE:
+    if needed < LARGE:
         return np.empty(shape, dtype)
     values = _in_unnamed_file(shape, dtype, needed)
     return empty_array(shape, dtype, what, change) if values is None else values
@@ -135,7 +137,7 @@ def _in_unnamed_file(
 
 
 class Shelf:
-    """Arrays of float64 for later use: those of more than 256 MiB together are kept in a file of the store.
+    """Arrays of float64 for later use: those of 64 MiB or more together are kept in a file of the store.
 
     Parameters
     ----------
@@ -146,7 +148,7 @@ class Shelf:
     def __init__(self, count: int) -> None:
         self._space: Array | None = None
         self._used = 0
-        if 8 * count > WHOLE:
+        if 8 * count >= LARGE:
             self._space = large_array(
                 (count,), np.float64, "what a score keeps", "use fewer neuroids"
             )

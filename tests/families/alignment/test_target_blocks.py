@@ -69,7 +69,7 @@ def require_alike(
     whole = scored(name, given, **compare)
     expected = deviations(whole)
     patch.setattr(problem, "BLOCK", 8 * ROWS * 7)
-    patch.setattr(memory, "WHOLE", 64)
+    patch.setattr(memory, "LARGE", 64)
     divided = scored(name, given, **compare)
     np.testing.assert_allclose(divided.samples, whole.samples, rtol=0, atol=1e-9)
     np.testing.assert_allclose(deviations(divided), expected, rtol=0, atol=1e-9)

@@ -157,13 +157,11 @@ def _errors_of_all(
     single = rule.model_copy(update={"per_target": True})
     totals = [errors(spectrum.of(Y), Y, single, xp).sum(1) for Y in parts]
     summed: Array = xp.stack(totals).sum(0)
-    mean: Array = summed / count
-    return mean
+    return summed / count
 
 
 def _inner(spectrum: _Spectrum) -> Array:
-    inner: Array = spectrum.projected @ spectrum.projected.T
-    return inner
+    return spectrum.projected @ spectrum.projected.T
 
 
 def _filters(spectrum: _Spectrum, rule: RidgeCv, xp: ModuleType) -> tuple[Array, Array]:
