@@ -636,8 +636,8 @@ def _incomplete_neuroids(spec: Comparison, rows: xr.DataArray) -> dict[str, floa
     array = in_numpy(rows)
     if array.dtype.kind != "f":
         return {}
-    others = [dim for dim in array.dims if dim != "neuroid"]
-    incomplete = int(array.isnull().any(others).sum())
+    others = tuple(np.flatnonzero(np.array(array.dims) != "neuroid").tolist())
+    incomplete = int(np.isnan(array.values).any(axis=others).sum())
     if incomplete:
         return {INCOMPLETE: float(incomplete)}
     return {}
