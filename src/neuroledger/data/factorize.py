@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,13 +55,8 @@ def _hash_encode(column: Array) -> Coded | None:
     letters = words(column.astype(f"U{width}", copy=False))
     if letters is None:
         return None
-    width = letters.shape[1]
-    weights = np.random.default_rng(2 * width).integers(
-        1, 2**63, width, dtype=np.uint64
-    ) | np.uint64(1)
-    key = (
-        letters @ weights
-    )  # integers wrap around, so the product is the same for the same row
+    # Integers wrap around, so the product is the same for the same row.
+    key = letters @ _weights(letters.shape[1])
     codes, _ = pd.factorize(key)
     first = first_rows(codes, int(codes.max()) + 1)
     if not (letters == letters[first].take(codes, axis=0)).all():
@@ -68,6 +64,13 @@ def _hash_encode(column: Array) -> Coded | None:
     labels = column[first]
     order = np.argsort(labels, kind="stable")
     return Coded(np.argsort(order)[codes].astype(np.intp), labels[order])
+
+
+@lru_cache
+def _weights(width: int) -> npt.NDArray[np.uint64]:
+    """Odd factors of the integers of a row, by which rows are hashed."""
+    rng = np.random.default_rng(2 * width)
+    return rng.integers(1, 2**63, width, dtype=np.uint64) | np.uint64(1)
 
 
 def words(column: Array) -> npt.NDArray[np.unsignedinteger[Any]] | None:

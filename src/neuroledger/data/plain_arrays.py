@@ -68,7 +68,8 @@ def labelled(values: object, name: str, ids: Array | None = None) -> xr.DataArra
         )
     own = _ids(values)
     rows = own if own is not None else ids
-    numbered = np.arange(len(array)).astype(str)
+    if rows is None:
+        rows = np.arange(len(array)).astype(str)
     columns = None
     if isinstance(values, pd.DataFrame):
         columns = values.columns
@@ -76,7 +77,7 @@ def labelled(values: object, name: str, ids: Array | None = None) -> xr.DataArra
         array,
         dims=RESPONSES[: array.ndim],
         coords={
-            "stimulus_id": ("presentation", numbered if rows is None else rows),
+            "stimulus_id": ("presentation", rows),
             "neuroid_id": ("neuroid", _named(columns, array.shape[1])),
         },
     )

@@ -195,7 +195,7 @@ def spanning(
                 "`screen: as_is` places no stimulus: remove `visual_degrees`"
             )
         return replace(stimuli, as_is=True)
-    if degrees is None or "degrees" in stimuli.table.columns:
+    if degrees in (None, stimuli.degrees) or "degrees" in stimuli.table.columns:
         return stimuli
     if stimuli.degrees is not None and stimuli.degrees != degrees:
         raise RequestError(

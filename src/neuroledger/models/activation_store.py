@@ -274,6 +274,7 @@ class DiskStore:
             presented += len(next(iter(batch.values())))
             self.display.progress(f"{model}: presenting", presented, rows)
             yield batch
+            del batch  # see `stream`
 
     def join(self, arrays: Sequence[Array]) -> Array:
         """Concatenate layers (presentation, feature) along the features; large results are written to an unlinked file.

@@ -327,6 +327,7 @@ def stream(
         if number == 1 and size >= PROBE and not stochastic:
             _require_batch_independence(probed.answers, values, model)
         yield values
+        del values  # its memory is used again by the next batch
     if not stochastic:
         part = ids[:PROBE]
         again = checked(extract(stimuli, part, layers, Trial()), part, layers, model)
@@ -360,6 +361,7 @@ def collect(
         for layer, array in values.items():
             arrays[layer][filled : filled + count] = array
         filled += count
+        del values, array  # see `stream`
     return arrays
 
 

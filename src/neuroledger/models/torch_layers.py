@@ -290,16 +290,18 @@ def recording(
     module: torch.nn.Module, layers: Sequence[str], model: str
 ) -> Iterator[dict[str, list[torch.Tensor]]]:
     """Record a copy of every output of the layers while the context is open: layer → outputs in order of the runs."""
+    import torch
+
     check_layers(module, layers, model)
     runs: dict[str, list[torch.Tensor]] = {}
     parts = dict(module.named_modules())
 
     def recorder(layer: str) -> Callable[[torch.nn.Module, object, object], None]:
         def hook(_module: torch.nn.Module, _inputs: object, output: object) -> None:
-            # A copy, because a later layer may modify the output in place.
-            runs.setdefault(layer, []).append(
-                _tensor(output, layer, model).detach().clone()
-            )
+            # A copy, because a later layer may modify the output in place; in the order in which it is returned.
+            tensor = _tensor(output, layer, model).detach()
+            copy = tensor.clone(memory_format=torch.contiguous_format)
+            runs.setdefault(layer, []).append(copy)
 
         return hook
 

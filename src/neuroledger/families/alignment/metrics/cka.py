@@ -261,12 +261,19 @@ def _variation(
             ),
         )
 
-    def without(keep: Keep) -> xr.DataArray:
+    def alignment(keep: Keep) -> float:
         columns = keep.get("neuroid", np.ones(len(left.names), dtype=bool)).tobytes()
         stimuli = keep.get("stimulus", everything).tobytes()
-        value = _aligned(
+        return _aligned(
             of_source(stimuli), of_target(stimuli, columns), unbiased, regularisation
         )
-        return like.copy(data=np.full(like.shape, value))
 
-    return Variation({"stimulus": ids, "neuroid": left.names}, without)
+    def without(keep: Keep) -> xr.DataArray:
+        return like.copy(data=np.full(like.shape, alignment(keep)))
+
+    def each(factor: str, codes: Indices) -> Floats:
+        groups = range(int(codes.max()) + 1)
+        values = [alignment({factor: codes != group}) for group in groups]
+        return np.array([np.full(like.shape, value) for value in values])
+
+    return Variation({"stimulus": ids, "neuroid": left.names}, without, each)

@@ -443,10 +443,9 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: ModuleType) -> tuple[Array,
         stop = np.asarray(stopped.tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
-        ends = zip(active.tolist(), last.tolist(), strict=True)
-        for at, (split, step) in enumerate(ends):
-            c[split] = b[step, at] / length[step, at]
-            power[split] = through[step, at]
+        ends = last.tolist(), list(range(len(active)))
+        c[active.tolist()] = b[ends] / length[ends][:, None]
+        power[active.tolist()] = through[ends]
         count += steps
         remaining = np.flatnonzero(np.logical_not(done))
         active = active[remaining]

@@ -252,14 +252,19 @@ def left_out(
         (ready,) = pair.source.prepared(np.frombuffer(rows, dtype=np.intp), comparison)
         return ready
 
-    def without(keep: Keep) -> xr.DataArray:
+    def agreed(keep: Keep) -> Floats:
         left = of_target(keep)
         if len(left.rows) < FEWEST_STIMULI:
-            return xr.full_like(like, np.nan, dtype=np.float64)
+            return np.full(like.shape, np.nan)
         a = of_source(left.rows.tobytes())
         values = np.array([agreement(a, b, comparison) for b in left.prepared])
-        return like.copy(
-            data=np.broadcast_to(values, like.shape) if like.ndim else values[0]
-        )
+        return np.array(np.broadcast_to(values, like.shape) if like.ndim else values[0])
 
-    return Variation(factors, without)
+    def without(keep: Keep) -> xr.DataArray:
+        return like.copy(data=agreed(keep))
+
+    def each(factor: str, codes: Indices) -> Floats:
+        groups = range(int(codes.max()) + 1)
+        return np.array([agreed({factor: codes != group}) for group in groups])
+
+    return Variation(factors, without, each)
