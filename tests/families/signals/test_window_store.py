@@ -363,7 +363,7 @@ def test_prepared_signals_larger_than_memory_are_read_in_blocks(tmp_path, monkey
     )
 
 
-def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices(
+def test_adjacent_rows_are_selected_as_a_view_and_others_where_there_is_room(
     files, monkeypatch
 ):
     found = keep(files)
@@ -374,9 +374,14 @@ def test_adjacent_rows_are_selected_as_a_view_and_others_only_if_memory_suffices
     )
     outer = {"recording": ["one", "longer"]}
     xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
-    monkeypatch.setattr("neuroledger.data.memory.available_bytes", lambda: 100)
+    monkeypatch.setattr(memory, "WHOLE", 0)
+    copy = select(found, outer)
+    xr.testing.assert_identical(copy, select(join(PARTS), outer))
+    assert memory.mapped(copy.values) is not None, "in the store, where it is large"
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100)
+    monkeypatch.setattr(memory, "_in_unnamed_file", lambda *_: None)
     with pytest.raises(
         LimitError,
-        match=r"a copy of the rows selected by 'recording' needs about .*the spec's reader",
+        match=r"a copy of the selected presentations needs about .*the spec's reader",
     ):
         select(found, outer)
