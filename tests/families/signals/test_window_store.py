@@ -374,7 +374,7 @@ def test_adjacent_rows_are_selected_as_a_view_and_others_where_there_is_room(
     )
     outer = {"recording": ["one", "longer"]}
     xr.testing.assert_identical(select(found, outer), select(join(PARTS), outer))
-    monkeypatch.setattr(memory, "WHOLE", 0)
+    monkeypatch.setattr(memory, "LARGE", 0)
     copy = select(found, outer)
     xr.testing.assert_identical(copy, select(join(PARTS), outer))
     assert memory.mapped(copy.values) is not None, "in the store, where it is large"
