@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from perf.layers import ASSEMBLIES, METRICS, NETWORKS, STIMULI, TARGETS, layers
 from perf.measure import gemm_speed
-from perf.neural import SIZES, WARM, Options, cases
+from perf.neural import PACKAGES, SIZES, WARM, Options, cases, is_installed
 from perf.table import HEADER, LONG, in_turn, line
 
 
@@ -68,6 +68,11 @@ def main() -> None:
             f"median of {options.rounds}, alternating sides, {options.clock} clock; peers run {options.peer_splits} of the "
             f"splits (10, at fMRI size 2), and their time is scaled; a peer that takes over {LONG:.0f} s runs once\n"
         )
+        missing = [name for name in PACKAGES if not is_installed(name)]
+        if missing:
+            print(
+                f"without {' and '.join(missing)}, which `pip install 'neuroledger[perf]'` adds\n"
+            )
         case_options = Options(
             frozenset(options.metrics), options.peer_splits, options.dtype, options.all
         )

@@ -173,6 +173,8 @@ STEPS: dict[str, tuple[tuple[str, ...], Callable[[Path], None]]] = {
     "report, first": (("report",), _nothing),
     "report, again": (("report",), _nothing),
     "report, one record changed": (("report",), _change_one),
+    "check, first": (("check",), _nothing),
+    "check, again": (("check",), _nothing),
     "run --dry-run": (("run", "--dry-run"), _nothing),
     "verify": (("verify",), _nothing),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = ["SIZES", "WARM", "Case", "Options", "arrays", "assembly", "cases"]
 
 PEER = "Brain-Score's procedure"
 LEAN = "lean loop"
+PACKAGES = ("himalaya", "rsatoolbox")
 # Cases whose peer needs minutes; they run only with --all.
 SLOW = {
     ("fMRI 9k", "linear"),
@@ -67,10 +69,17 @@ def cases(size: Size, options: Options) -> Iterator[Case]:
         slow = (size.label, name) in SLOW or (
             case.peer == LEAN and size.label in ("MJ 25k", "fMRI 9k")
         )
-        if (not options.names or name in options.names) and (
-            options.everything or not slow
+        if is_installed(case.peer) and (
+            (not options.names or name in options.names)
+            and (options.everything or not slow)
         ):
             yield case
+
+
+def is_installed(peer: str) -> bool:
+    """Whether the package of a peer is here; those of the extra ``perf`` may not be."""
+    package = peer.partition(" ")[0]
+    return package not in PACKAGES or find_spec(package) is not None
 
 
 def _rule(size: Size) -> dict[str, Any]:
