@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from neuroledger.stats.uncertainty import Uncertainty
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SIZES = ((10, 50), (30, 100), (100, 100))
+SETTLED_SECONDS = 3
+"""Age of a file from which its state is remembered, with a margin."""
 ON_ONE_SET = 10
 """Number of benchmarks that share a data set."""
 DATASET, BENCHMARK = "Digits.simulated", "Digits.simulated.IT-ridge"
@@ -176,6 +179,7 @@ STEPS: dict[str, tuple[tuple[str, ...], Callable[[Path], None]]] = {
     "check, first": (("check",), _nothing),
     "check, again": (("check",), _nothing),
     "run --dry-run": (("run", "--dry-run"), _nothing),
+    "run, nothing to do": (("run",), _nothing),
     "verify": (("verify",), _nothing),
 }
 
@@ -192,6 +196,7 @@ def measured(
             for name in steps:
                 words, prepare = STEPS[name]
                 prepare(root)
+                time.sleep(SETTLED_SECONDS)
                 yield {"step": name, "records": records, **cost(root, *words)._asdict()}
 
 

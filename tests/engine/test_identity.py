@@ -15,9 +15,10 @@ from neuroledger.engine.plan import (
     MODEL_ONLY_SAYS,
     inputs_of,
 )
+from neuroledger.engine.records.inputs import Inputs
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
-from neuroledger.spec.base import canonical, spec_sha256
+from neuroledger.spec.base import canonical, sha256_of, spec_sha256
 from neuroledger.spec.kinds import KINDS
 from neuroledger.stats import groups, uncertainty, variation
 from neuroledger.stats.stored_uncertainty import StoredUncertainty
@@ -216,3 +217,33 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     }  # fmt: skip
     shared = inputs_of(catalog, spec, None, Request())
     assert "model" not in shared.model_dump(mode="json")
+
+
+def test_an_identity_is_hashed_by_its_parts_as_a_whole(lab: Lab) -> None:
+    catalog = lab.open()
+    inputs = inputs_of(catalog, catalog.benchmark("lab.V4-ridge"), "pixels4", Request())
+    prepared = {"rate": 100.0, "named": {"b": [1, None], "a": "ü"}}
+    changed = inputs.model_copy(
+        update={"preparation": prepared, "commitment": {"z": inputs, "a": inputs}}
+    )
+    for each in (inputs, changed, inputs.model_copy(update={"seed": 5})):
+        assert each.sha256 == sha256_of(each.model_dump(mode="json"))
+        again = Inputs.model_validate(json.loads(canonical(each.model_dump())))
+        assert again == each and again.sha256 == each.sha256
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"seed": 1.0},
+        {"seed": True},
+        {"benchmark": {"version": "1"}},
+        {"dataset": {"files": {"a": 1.0}}},
+        {"dataset": {"members": [{"version": 1.0}]}},
+        {"metrics": [{"id": 1}]},
+        {"commitment": {"a": {"limit": 2.0}}},
+    ],
+)
+def test_no_type_of_an_identity_is_converted(plain: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="valid"):
+        Inputs.model_validate(plain)

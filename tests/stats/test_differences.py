@@ -13,6 +13,7 @@ from scipy.stats import norm, t
 from neuroledger.stats.differences import (
     Difference,
     Joint,
+    JointMean,
     clearly_better,
     corrected,
     difference,
@@ -407,3 +408,30 @@ def test_a_suite_of_two_factors_has_the_variances_of_its_parts() -> None:
     ) and whole.variance == pytest.approx(both.variance / 2)
     apart = [Joint(0.0, both), Joint(2.2 * both.error * math.sqrt(2), both.of("other"))]
     assert clearly_better(apart).tolist() == [[False, False], [True, False]]
+
+
+def test_scores_that_are_added_one_by_one_give_the_mean_of_all() -> None:
+    rng = np.random.default_rng(3)
+    keys = tuple(f"s{at}" for at in range(5))
+    scores = [
+        Score(
+            rng.random(),
+            varies=Uncertainty(
+                (Part(name, ("stimulus",), keys, rng.normal(size=5), 4.0),),
+                {"stimulus": 5},
+            ),
+        )
+        for name in ("one", "two", "one")
+    ]
+    mean = JointMean()
+    for score in scores:
+        mean.add(1 / 3, score)
+    found = mean.joint()
+    assert repr(found) == repr(joint_mean([(1 / 3, score) for score in scores]))
+    assert found.uncertainty is not None and len(found.uncertainty.parts) == 2
+    alone = JointMean()
+    assert alone.joint() == Joint(0.0, None)
+    alone.add(1.0, scores[0])
+    assert alone.joint().uncertainty is scores[0].uncertainty
+    alone.add(1.0, Score(0.5))
+    assert alone.joint().uncertainty is None

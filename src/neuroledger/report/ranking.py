@@ -6,24 +6,29 @@ The statistics are imported when something must be computed: that takes longer t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from neuroledger.engine.records.summary import Known
 from neuroledger.report.board import Cell, Column, Row
-from neuroledger.spec.suites import Group
 from neuroledger.store.derived import Derived, key_of, remembered
 
 if TYPE_CHECKING:
-    from neuroledger.stats.differences import Joint
+    from neuroledger.stats.differences import Joint, JointMean
     from neuroledger.stats.score import Score
 
-__all__ = ["Means", "Sources", "means_of", "with_ranks"]
+__all__ = ["Means", "Sources", "means_of", "tops_of", "with_ranks"]
 
 KEPT_SCORES: Final = 4096
 """Number of scores with their deviations in memory, of some 50 kB each; the others are read again."""
+
+
+class _Grown(NamedTuple):
+    """A mean of a model of which the scores on these benchmarks are known."""
+
+    ids: list[str]
+    mean: JointMean
 
 
 @dataclass
@@ -38,16 +43,20 @@ class Sources:
         Whether the repository has allowed signers, so that records may be signed.
     derived
         What is remembered of files with the same content; None remembers nothing.
+    shares
+        Share of each benchmark in the mean of each group, and in the score of the suite, which is the last.
     """
 
     records: Mapping[str, Mapping[str, Known]]
     withheld: Mapping[str, str]
     is_signed: bool
     derived: Derived | None
+    shares: Sequence[Mapping[str, float]] = ()
 
     def __post_init__(self) -> None:
         self._scores: dict[tuple[str, str], Score] = {}
-        self._means: dict[str, Joint] = {}
+        self._grown: dict[tuple[str, int], _Grown] = {}
+        self._means: dict[tuple[str, int], Joint] = {}
 
     def score(self, benchmark: str, model: str) -> Score:
         """Return a score with its deviations, or without an interval if it is withheld.
@@ -68,11 +77,27 @@ class Sources:
         self._scores[benchmark, model] = score
         return score
 
-    def mean(self, model: str, weights: Mapping[str, float]) -> Joint:
-        """Return the mean of a model by the weights of the suite, which is computed once."""
-        if model not in self._means:
-            self._means[model] = _joint(self, model, weights)
-        return self._means[model]
+    def grow(self, benchmark: str, model: str) -> None:
+        """Add a score to those means of its model that it is part of, while it is in memory for its column."""
+        from neuroledger.stats.differences import JointMean
+
+        for at, shares in enumerate(self.shares):
+            if benchmark in shares:
+                place = model, at
+                grown = self._grown.setdefault(place, _Grown([], JointMean()))
+                grown.ids.append(benchmark)
+                grown.mean.add(shares[benchmark], self.score(benchmark, model))
+
+    def mean(self, model: str, at: int) -> Joint:
+        """Return a mean of a model by the shares at this place, which is computed once."""
+        place = model, at
+        if place not in self._means:
+            grown = self._grown.pop(place, None)
+            if grown is not None and grown.ids == list(self.shares[at]):
+                self._means[place] = grown.mean.joint()
+            else:
+                self._means[place] = _joint(self, model, self.shares[at])
+        return self._means[place]
 
     def key(self, kind: str, pairs: Sequence[tuple[str, str]], *more: object) -> str:
         """Return the key of what follows from the records of these pairs, and from ``more``; empty of records in memory."""
@@ -95,10 +120,7 @@ class Means(NamedTuple):
 
 
 def means_of(
-    sources: Sources,
-    cells: Mapping[str, Mapping[str, Cell]],
-    groups: Sequence[Group],
-    weights: Mapping[str, float],
+    sources: Sources, cells: Mapping[str, Mapping[str, Cell]]
 ) -> dict[str, Means]:
     """Return the means of each model over the benchmarks that count.
 
@@ -106,10 +128,8 @@ def means_of(
     ----------
     cells
         The cells of each model by benchmark.
-    weights
-        Share of each benchmark in the score; they sum to 1.
     """
-    shares = [group.shares for group in groups]
+    *shares, weights = sources.shares
     used = sorted({*weights, *(id for each in shares for id in each)})
     keys = {
         model: sources.key(
@@ -124,13 +144,9 @@ def means_of(
 
     def compute(model: str) -> list[dict[str, Any]]:
         own = cells[model]
-        means = [
-            _mean(sources, model, own, each, partial(_joint, sources, model, each))
-            for each in shares
+        return [
+            _plain(_mean(sources, model, own, at)) for at in range(len(sources.shares))
         ]
-        of_suite = partial(sources.mean, model, weights)
-        means.append(_mean(sources, model, own, weights, of_suite))
-        return [_plain(cell) for cell in means]
 
     found = remembered(sources.derived, keys, compute)
     return {
@@ -148,14 +164,9 @@ def _plain(cell: Cell) -> dict[str, Any]:
     return plain
 
 
-def _mean(
-    sources: Sources,
-    model: str,
-    cells: Mapping[str, Cell],
-    shares: Mapping[str, float],
-    mean: Callable[[], Joint],
-) -> Cell:
+def _mean(sources: Sources, model: str, cells: Mapping[str, Cell], at: int) -> Cell:
     """Return the mean over benchmarks by their shares (which sum to 1), or a cell with the reason why it is missing."""
+    shares = sources.shares[at]
     missing = [
         id for id in shares if cells[id].status != "scored" or cells[id].value is None
     ]
@@ -163,7 +174,7 @@ def _mean(
         return Cell("missing", reason="the suite's benchmarks have no common scale")
     if missing:
         return Cell("partial", reason=f"without {', '.join(missing)}")
-    joint = mean()
+    joint = sources.mean(model, at)
     if joint.uncertainty is None:
         return Cell("scored", joint.value)
     low, high = joint.uncertainty.interval(joint.value)
@@ -186,13 +197,12 @@ def with_ranks(
     sources: Sources,
     rows: Sequence[Row],
     columns: Sequence[Column],
-    weights: Mapping[str, float],
     means: Mapping[str, Means],
+    tops: Mapping[str, frozenset[str]],
 ) -> list[Row]:
     """Return rows with ranks, and with cells marked that no model is clearly better than; controls are not compared."""
     models = [row for row in rows if row.role == "model"]
-    ranks = _ranks(sources, models, weights, means)
-    tops = _tops_of(sources, models, columns)
+    ranks = _ranks(sources, models, means)
     return [
         replace(
             row,
@@ -209,7 +219,6 @@ def with_ranks(
 def _ranks(
     sources: Sources,
     rows: Sequence[Row],
-    weights: Mapping[str, float],
     means: Mapping[str, Means],
 ) -> dict[str, tuple[int, int]]:
     """Return the first and last rank of each model with a score."""
@@ -220,7 +229,7 @@ def _ranks(
     def compute(_: str) -> list[tuple[int, int]]:
         from neuroledger.stats.differences import clearly_better, rank_sets
 
-        joints = _joints(sources, models, weights, means)
+        joints = _joints(sources, models, means)
         return rank_sets(clearly_better(joints))
 
     found = remembered(sources.derived, {"ranks": key}, compute)["ranks"]
@@ -232,7 +241,6 @@ def _ranks(
 def _joints(
     sources: Sources,
     models: Sequence[str],
-    weights: Mapping[str, float],
     means: Mapping[str, Means],
 ) -> list[Joint]:
     """Return the score of each model with its deviations."""
@@ -242,23 +250,34 @@ def _joints(
         model: key_of("joint", means[model].key) if means[model].key else ""
         for model in models
     }
+    of_suite = len(sources.shares) - 1
     found = remembered(
-        sources.derived, keys, lambda model: packed(sources.mean(model, weights))
+        sources.derived, keys, lambda model: packed(sources.mean(model, of_suite))
     )
     return [unpacked(found[model]) for model in models]
 
 
-def _tops_of(
-    sources: Sources, rows: Sequence[Row], columns: Sequence[Column]
+def tops_of(
+    sources: Sources,
+    cells: Mapping[str, Mapping[str, Cell]],
+    columns: Sequence[Column],
 ) -> dict[str, frozenset[str]]:
-    """Return the models of each benchmark that no other is clearly better than."""
+    """Return the models of each benchmark that no other is clearly better than.
+
+    The scores of a column are in memory meanwhile, and the means of models grow by them.
+
+    Parameters
+    ----------
+    cells
+        The cells by benchmark of each model that is compared.
+    """
     scored = {
         column.id: [
-            row.model
-            for row in rows
-            if row.cells[at].status == "scored" and row.cells[at].value is not None
+            model
+            for model, own in cells.items()
+            if own[column.id].status == "scored" and own[column.id].value is not None
         ]
-        for at, column in enumerate(columns)
+        for column in columns
     }
     by_id = {column.id: column for column in columns}
     keys = {
@@ -281,6 +300,8 @@ def _tops(sources: Sources, column: Column, models: Sequence[str]) -> list[str]:
     from neuroledger.stats.differences import clearly_better
 
     joints = [_joint(sources, model, {column.id: 1.0}) for model in models]
+    for model in models:
+        sources.grow(column.id, model)
     higher = column.direction == "higher"
     if not column.counts and all(joint.uncertainty is None for joint in joints):
         values = [joint.value for joint in joints]

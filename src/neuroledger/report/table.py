@@ -11,7 +11,13 @@ from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
-from neuroledger.report.ranking import Means, Sources, means_of, with_ranks
+from neuroledger.report.ranking import (
+    Means,
+    Sources,
+    means_of,
+    tops_of,
+    with_ranks,
+)
 from neuroledger.spec import registry
 from neuroledger.spec.base import id_of, spec_sha256
 from neuroledger.spec.catalog import Catalog, open_catalog
@@ -171,6 +177,7 @@ def board_of(
     parents = {column.id: column.parent for column in columns}
     groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
     weights = weights_of(column_weights, parents, suite.hierarchy)
+    sources.shares = (*(group.shares for group in groups), weights)
     models = _models(catalog, suite, sources)
     fitting = _fitting(catalog, models, columns, sources)
     cells = {
@@ -180,9 +187,13 @@ def board_of(
         }
         for model in models
     }
-    means = means_of(sources, cells, groups, weights)
+    entrants = {
+        model: cells[model] for model in cells if not catalog.model(model).control
+    }
+    tops = tops_of(sources, entrants, columns)
+    means = means_of(sources, cells)
     rows = [_row(catalog, model, cells[model], means[model]) for model in cells]
-    ranked = with_ranks(sources, rows, columns, weights, means)
+    ranked = with_ranks(sources, rows, columns, means, tops)
     return Leaderboard(
         suite.id, suite.version, suite.title, columns, groups, _ordered(ranked)
     )

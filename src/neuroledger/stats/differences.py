@@ -21,16 +21,17 @@ from neuroledger.stats.uncertainty import (
     Method,
     NaturalScale,
     Part,
+    Sum,
     Uncertainty,
     covers,
     quantile,
-    total,
 )
 
 __all__ = [
     "SIGNIFICANT",
     "Difference",
     "Joint",
+    "JointMean",
     "clearly_better",
     "corrected",
     "difference",
@@ -164,20 +165,43 @@ class Joint(NamedTuple):
     uncertainty: Uncertainty | None
 
 
+class JointMean:
+    """A weighted sum of scores, to which they are added one by one.
+
+    Items of the same population are shared, others are independent.
+    """
+
+    def __init__(self) -> None:
+        self._value = 0.0
+        self._count = 0
+        self._alone: Uncertainty | None = None
+        self._varies: Sum | None = Sum()
+
+    def add(self, weight: float, score: Score) -> None:
+        """Add a score."""
+        self._value += weight * score.value
+        self._count += 1
+        varies = score.uncertainty
+        if varies is None or self._varies is None:
+            self._varies = None
+            return
+        # The mean of one score has the interval of that score.
+        self._alone = varies if weight == self._count == 1 else None
+        self._varies.add(varies * weight)
+
+    def joint(self) -> Joint:
+        """Return the sum of the scores so far; its uncertainty is not known if that of one of them is not."""
+        if self._varies is None or not self._count:
+            return Joint(self._value, None)
+        return Joint(self._value, self._alone or self._varies.total())
+
+
 def joint_mean(parts: Sequence[tuple[float, Score]]) -> Joint:
-    """Return the weighted sum of scores; items of the same population are shared, others are independent."""
-    value = sum(weight * score.value for weight, score in parts)
-    weighted = [(weight, score.uncertainty) for weight, score in parts]
-    known = [
-        uncertainty * weight
-        for weight, uncertainty in weighted
-        if uncertainty is not None
-    ]
-    if not known or len(known) < len(parts):
-        return Joint(value, None)
-    # The mean of one score has the interval of that score.
-    alone = len(parts) == 1 and parts[0][0] == 1
-    return Joint(value, parts[0][1].uncertainty if alone else total(known))
+    """Return the weighted sum of scores; see :class:`JointMean`."""
+    mean = JointMean()
+    for weight, score in parts:
+        mean.add(weight, score)
+    return mean.joint()
 
 
 def overall(base: Difference, a: Joint, b: Joint) -> Difference:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ __all__ = [
     "Method",
     "NaturalScale",
     "Part",
+    "Sum",
     "Uncertainty",
     "covers",
     "quantile",
@@ -250,23 +251,46 @@ def _sum(first: Part, second: Part) -> Part:
     )
 
 
+class Sum:
+    """The uncertainty of a sum of scores to which scores are added one by one, so that none must stay in memory."""
+
+    def __init__(self) -> None:
+        self._last: Uncertainty | None = None
+        self._count = 0
+        self._parts: dict[tuple[str, tuple[str, ...]], Part] = {}
+        self._items: dict[str, int] = {}
+        self._outcome = 0.0
+        self._methods: set[Method] = set()
+
+    def add(self, each: Uncertainty) -> None:
+        """Add the uncertainty of a score."""
+        self._last = each
+        self._count += 1
+        for part in each.parts:
+            known = self._parts.get(part.place)
+            self._parts[part.place] = part if known is None else _sum(known, part)
+        for name, count in each.items.items():
+            self._items[name] = min(self._items.get(name, count), count)
+        self._outcome = math.hypot(self._outcome, each.outcome)
+        self._methods.add(each.method)
+
+    def total(self) -> Uncertainty:
+        """Return the uncertainty of the sum; of one score, its own."""
+        if self._count == 1 and self._last is not None:
+            return self._last
+        method: Method = "combined"
+        if len(self._methods) == 1:
+            (method,) = self._methods
+        parts = tuple(self._parts.values())
+        return Uncertainty(parts, self._items, "identity", self._outcome, method)
+
+
 def total(uncertainties: Iterable[Uncertainty]) -> Uncertainty:
     """Return the uncertainty of a sum of scores; of one score, its own."""
-    summands = list(uncertainties)
-    if len(summands) == 1:
-        return summands[0]
-    places: dict[tuple[str, tuple[str, ...]], list[Part]] = {}
-    items: dict[str, int] = {}
-    for each in summands:
-        for part in each.parts:
-            places.setdefault(part.place, []).append(part)
-        for name, count in each.items.items():
-            items[name] = min(items.get(name, count), count)
-    parts = tuple(reduce(_sum, same) for same in places.values())
-    outcome = reduce(math.hypot, [each.outcome for each in summands])
-    methods = {each.method for each in summands}
-    method: Method = methods.pop() if len(methods) == 1 else "combined"
-    return Uncertainty(parts, items, "identity", outcome, method)
+    added = Sum()
+    for each in uncertainties:
+        added.add(each)
+    return added.total()
 
 
 def quantile(level: float, degrees: float) -> float:

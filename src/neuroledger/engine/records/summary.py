@@ -107,9 +107,9 @@ class Summary:
     def of_row(cls, row: Sequence[Any]) -> Self:
         """Return the summary whose fields are in a remembered row."""
         *fields, verdicts, measures = row
-        values = map(_shared, fields)
-        numbers = [Measure._make(map(_shared, each)) for each in measures]
-        return cls(*values, tuple(map(_shared, verdicts)), tuple(numbers))
+        numbers = tuple(Measure._make(map(_shared, each)) for each in measures)
+        values = [*map(_shared, fields), tuple(map(_shared, verdicts)), numbers]
+        return cls(*values)
 
     def row(self) -> list[object]:
         """Return the fields as plain data, to be remembered."""
