@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,13 @@ import xarray as xr
 
 import neuroledger as nl
 from neuroledger.data import memory
+from neuroledger.families.alignment.ceilings import internal_consistency
 from neuroledger.families.alignment.regression import problem
+from neuroledger.families.alignment.similarity import gram
+from neuroledger.stats import variation
 from neuroledger.stats.score import Score
 
-ROWS, TARGETS = 60, 90
+ROWS, TARGETS, WIDE = 60, 90, (5000, 160)
 READOUTS: dict[str, tuple[str, dict[str, Any]]] = {
     "ridge": ("ridge", {}),
     "heavy ridge": ("ridge", {"alpha": 1e6}),
@@ -27,14 +32,16 @@ READOUTS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def sides(units: int, targets: int = TARGETS) -> tuple[xr.DataArray, xr.DataArray]:
+def sides(
+    units: int, targets: int = TARGETS, rows: int = ROWS
+) -> tuple[xr.DataArray, xr.DataArray]:
     rng = np.random.default_rng(units)
-    X = rng.standard_normal((ROWS, units))
+    X = rng.standard_normal((rows, units))
     Y = X[:, :5] @ rng.standard_normal((5, targets))
     Y += 2 * rng.standard_normal(Y.shape)
     Y[:, 3] = 1.0
     Y[5, 7] = np.nan
-    coords = {"stimulus_id": ("presentation", [f"s{i:03d}" for i in range(ROWS)])}
+    coords = {"stimulus_id": ("presentation", [f"s{i:03d}" for i in range(rows)])}
     dims = ("presentation", "neuroid")
     return (
         xr.DataArray(X.astype(np.float32), dims=dims, coords=coords),
@@ -114,3 +121,50 @@ def test_so_do_blocks_in_time(time: str, monkeypatch: pytest.MonkeyPatch) -> Non
     }
     given = (bins[0].assign_coords(starts), bins[1].assign_coords(starts))
     require_alike("ridge", given, monkeypatch, time=time)
+
+
+def most_bytes(work: Callable[[], object]) -> int:
+    nl.metric("rdm")(*sides(12))  # imports libraries, whose memory is not measured
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (problem, variation, memory):
+        monkeypatch.setattr(module, "BLOCK", 1 << 18)
+    monkeypatch.setattr(memory, "LARGE", 1 << 18)
+    monkeypatch.setattr(internal_consistency, "TOGETHER", 1 << 18)
+    monkeypatch.setattr(gram, "BLOCK", 64)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("name", ["ridge", "one penalty", "pls", "unit"])
+def test_a_readout_with_its_interval_takes_little_more_memory_than_its_responses(
+    name: str,
+) -> None:
+    source, target = (side[:, 8:] for side in sides(80, *WIDE))
+    most = most_bytes(lambda: deviations(scored(name, (source, target))))
+    assert most < 1.3 * target.nbytes
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_rdms_do_not_copy_responses_to_double_precision() -> None:
+    source, target = (side[:, 8:] for side in sides(80, *WIDE))
+    most = most_bytes(lambda: deviations(nl.metric("rdm")(source, target)))
+    assert most < 3 * target.nbytes
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_neither_do_split_halves() -> None:
+    trials = sides(80, *WIDE)[1][:, 8:]
+    rows = np.arange(len(trials))
+    repeated = trials.assign_coords(
+        stimulus_id=("presentation", [f"s{row // 2:03d}" for row in rows]),
+        repetition=("presentation", rows % 2),
+    )
+    ceiling = nl.ceiling("internal_consistency")
+    assert most_bytes(lambda: deviations(ceiling(repeated))) < 2.5 * trials.nbytes
