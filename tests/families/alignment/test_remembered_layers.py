@@ -242,11 +242,20 @@ def _other_form(path: Path) -> None:
         connection.execute("UPDATE derived SET value = '[1, {}]'")
 
 
+def _of_another(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        rows = connection.execute("SELECT key, value FROM derived").fetchall()
+        for (key, _), (_, value) in zip(rows, rows[1:] + rows[:1], strict=True):
+            connection.execute(
+                "UPDATE derived SET value = ? WHERE key = ?", (value, key)
+            )
+
+
 def _no_database(path: Path) -> None:
     path.write_bytes(b"no database")
 
 
-@pytest.mark.parametrize("damage", [_one_digit, _other_form, _no_database])
+@pytest.mark.parametrize("damage", [_one_digit, _of_another, _other_form, _no_database])
 def test_a_damaged_entry_is_computed_again(
     scored: Lab, computed: list[str], damage: Callable[[Path], None]
 ) -> None:

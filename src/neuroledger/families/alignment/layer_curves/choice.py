@@ -218,7 +218,7 @@ def choose(
         nested = memory.score(name, known.pop("nested"), again)
         return Choice(nested=nested, **known)
     choice = _chosen(session, benchmark, model, scores)
-    if choice.nested is None:
+    if choice.nested is None or choice.nested.status != "scored":
         return choice
     plain = {**vars(choice), "nested": plain_score(choice.nested)}
     memory.remember({name: plain})

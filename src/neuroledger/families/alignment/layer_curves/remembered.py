@@ -87,7 +87,7 @@ class Memory:
         undamaged = {}
         for name, key in keys.items():
             match found.get(key):
-                case [str(digest), str(text)] if digest == _sha256(text):
+                case [str(digest), str(text)] if digest == _sha256(key + text):
                     undamaged[name] = json.loads(text)
         return undamaged
 
@@ -99,7 +99,8 @@ class Memory:
         for name, value in values.items():
             with suppress(TypeError):
                 text = text_of(value)
-                rows[self._key_of(name)] = [_sha256(text), text]
+                key = self._key_of(name)
+                rows[key] = [_sha256(key + text), text]
         self.derived.remember(rows)
 
     def _key_of(self, name: Name) -> str:
