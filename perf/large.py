@@ -191,7 +191,7 @@ def limited(root: Path, limit: int, *words: str) -> str:
     most = 0
     while running.poll() is None:
         most = max(most, own_bytes(running.pid))
-        time.sleep(0.01)
+        time.sleep(0.05)
     said = running.communicate()[0]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

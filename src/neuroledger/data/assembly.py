@@ -201,12 +201,12 @@ def _means(values: Array, order: Indices, starts: Indices) -> Array:
     """
     is_float = values.dtype.kind == "f"
     dtype = np.result_type(values.dtype, np.float32) if is_float else np.float64
-    mean = large_array(
-        (len(starts), *values.shape[1:]),
-        dtype,
-        "the average over repetitions",
-        "select fewer stimuli or neuroids",
-    )
+    shape = (len(starts), *values.shape[1:])
+    change = "select fewer stimuli or neuroids"
+    if mapped(values) is None:
+        mean = np.empty(shape, dtype)
+    else:
+        mean = large_array(shape, dtype, "the average over repetitions", change)
     ends = np.append(starts, len(order))[1:]
     for groups in _groups_of_blocks(ends, values[:1].nbytes):
         first = starts[groups][0]

@@ -77,7 +77,12 @@ def opened_zarr(path: Path) -> Iterator[xr.DataArray]:
         with (
             storage.ZipStore(path, mode="r") as store,
             xr.open_dataset(
-                store, engine="zarr", decode_times=False, cache=False, chunks=None
+                store,
+                engine="zarr",
+                consolidated=False,
+                decode_times=False,
+                cache=False,
+                chunks=None,
             ) as dataset,
         ):
             array = only_variable(dataset, path)
