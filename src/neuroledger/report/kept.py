@@ -58,7 +58,7 @@ def one_file_of(suite: str) -> str:
 def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:
     """Return the text of the boards that are ``asked`` for, as it is remembered if no file has changed since; else make it.
 
-    A text during whose making something was logged, such as a file that is no record, is made each time.
+    A text during whose making something was logged, such as an invalid record, is made each time.
     """
     derived = derived_at(catalog.root)
     place = key_of("text of boards", *asked)
