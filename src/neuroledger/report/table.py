@@ -31,6 +31,7 @@ from neuroledger.spec.suites import (
     to_score,
     weights_of,
 )
+from neuroledger.spec.trusted import owner_trusts
 from neuroledger.store.derived import derived_at, key_of, remembered
 
 if TYPE_CHECKING:
@@ -329,8 +330,9 @@ def _fitting(
         }
         without = dict.fromkeys(model for model, _ in pairs)
         owners = {model: spec_sha256(catalog.model(model)) for model in without}
+        trusted = ",".join(owner_trusts())
         keys = {
-            (model, id): key_of("fits", owners[model], *targets[id])
+            (model, id): key_of("fits", trusted, owners[model], *targets[id])
             for model, id in pairs
         }
 

@@ -18,7 +18,7 @@ from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.trusted import owner_trusts
 from neuroledger.store.files import Seen, keep_from_git
-from neuroledger.store.hashes import SETTLED_NS, as_state
+from neuroledger.store.hashes import SETTLED_NS, as_state, remove_damaged
 from neuroledger.store.store import Store, store_folder
 
 __all__ = [
@@ -43,7 +43,8 @@ AT_ONCE: Final = 500
 class Derived:
     """Values, as JSON, by a key of everything that they follow from.
 
-    A file that is missing, damaged, locked or read-only means that nothing is remembered.
+    A file that is missing, damaged, locked or read-only means that nothing is remembered; a damaged one is removed. The
+    first value of other code replaces all values of the code before.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +66,8 @@ class Derived:
                     # One text is parsed faster than many.
                     values = json.loads(f"[{','.join(held.values())}]")
                     found |= zip(held, values, strict=True)
-        except (sqlite3.Error, OSError, ValueError):
+        except (sqlite3.Error, OSError, ValueError) as error:
+            remove_damaged(self.path, error)
             return {}
         return found
 
@@ -78,11 +80,16 @@ class Derived:
         ]
         try:
             with closing(self._open()) as connection, connection:
+                written_by = ("code", json.dumps(code_sha256()))
+                if not connection.execute(
+                    "SELECT 1 FROM derived WHERE key = ? AND value = ?", written_by
+                ).fetchone():
+                    connection.execute("DELETE FROM derived")
                 connection.executemany(
-                    "INSERT OR REPLACE INTO derived VALUES (?, ?)", rows
+                    "INSERT OR REPLACE INTO derived VALUES (?, ?)", [written_by, *rows]
                 )
-        except (sqlite3.Error, OSError):
-            return
+        except (sqlite3.Error, OSError) as error:
+            remove_damaged(self.path, error)
 
     def _open(self) -> sqlite3.Connection:
         keep_from_git(self.path.parent)

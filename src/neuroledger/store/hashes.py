@@ -7,7 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +20,7 @@ __all__ = [
     "recalled",
     "remember",
     "remember_settled",
+    "remove_damaged",
     "SETTLED_NS",
     "remembering",
     "sha256_of",
@@ -29,6 +30,10 @@ __all__ = [
 BLOCK = 1 << 20
 SETTLED_NS: Final = 2_000_000_000
 """Age of a file beyond which another change gives another time of change; file systems keep times to two seconds."""
+
+FILE: Final = Path("neuroledger", "hashes.sqlite")
+"""The database below a folder of a memory."""
+DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 _KNOWN: dict[str, str] = {}
 """SHA-256 by state of a file, of the bytes that were read or written in that state."""
@@ -83,7 +88,8 @@ def recalled(path: Path, memory: Path) -> str | None:
                 row = connection.execute(
                     "SELECT sha256 FROM files WHERE state = ?", (state,)
                 ).fetchone()
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, OSError) as error:
+            remove_damaged(memory / FILE, error)
             return None  # then the file is hashed again
         sha256 = str(row[0]) if row else None
     if sha256 is not None:
@@ -119,7 +125,8 @@ def remembering(memory: Path | None) -> Iterator[None]:
     try:
         with closing(_database(memory)) as connection:
             known = dict(connection.execute("SELECT state, sha256 FROM files"))
-    except (sqlite3.Error, OSError):
+    except (sqlite3.Error, OSError) as error:
+        remove_damaged(memory / FILE, error)
         known = {}
     batch = _Batch(memory, known, {})
     token = _BATCH.set(batch)
@@ -131,10 +138,21 @@ def remembering(memory: Path | None) -> Iterator[None]:
             _write(memory, batch.new)
 
 
+def remove_damaged(database: Path, error: Exception) -> None:
+    """Remove a database that is none any more, so that the next process makes a new one.
+
+    Its journal goes first: it would be applied to the new one.
+    """
+    if getattr(error, "sqlite_errorcode", None) in DAMAGED:
+        with suppress(OSError):
+            database.with_name(f"{database.name}-journal").unlink(missing_ok=True)
+            database.unlink(missing_ok=True)
+
+
 def _database(folder: Path) -> sqlite3.Connection:
-    folder = folder / "neuroledger"
-    keep_from_git(folder)
-    connection = sqlite3.connect(folder / "hashes.sqlite", timeout=10)
+    path = folder / FILE
+    keep_from_git(path.parent)
+    connection = sqlite3.connect(path, timeout=10)
     # Waiting for the disk takes longer than hashing a file; lost rows are hashed again.
     connection.execute("PRAGMA synchronous=OFF")
     connection.execute(
@@ -149,5 +167,5 @@ def _write(folder: Path, states: dict[str, str]) -> None:
             connection.executemany(
                 "INSERT OR REPLACE INTO files VALUES (?, ?)", states.items()
             )
-    except (sqlite3.Error, OSError):
-        return  # then the next load hashes the files again
+    except (sqlite3.Error, OSError) as error:
+        remove_damaged(folder / FILE, error)
