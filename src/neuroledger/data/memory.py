@@ -101,7 +101,8 @@ def large_array(
 ) -> Array:
     """Allocate an uninitialised array that is written and read in blocks: one of 64 MiB or more in a file of the store.
 
-    The file has no name, so it disappears with the array. If the store has no room, the array is in memory.
+    The file has no name, so it disappears with the array. Outside a repository, or if its store has no room, the array is
+    in memory.
 
     Raises
     ------
@@ -118,10 +119,12 @@ def large_array(
 def _in_unnamed_file(
     shape: tuple[int, ...], dtype: npt.DTypeLike, needed: int
 ) -> Array | None:
-    from neuroledger.store.store import current_store
+    from neuroledger.store.store import chosen_store
 
-    store = current_store()
-    if store.make_room(needed) < needed or not hasattr(os, "posix_fallocate"):
+    store = chosen_store()
+    if store is None or not hasattr(os, "posix_fallocate"):
+        return None
+    if store.make_room(needed) < needed:
         return None
     path = store.scratch()
     try:

@@ -46,6 +46,7 @@ __all__ = [
     "Store",
     "Used",
     "Written",
+    "chosen_store",
     "current_store",
     "limit_bytes",
     "open_store",
@@ -142,9 +143,15 @@ def store_at(root: Path) -> Iterator[None]:
         _AT.reset(token)
 
 
+def chosen_store() -> Store | None:
+    """Return the store chosen by :func:`store_at`, or None."""
+    root = _AT.get()
+    return None if root is None else open_store(root)
+
+
 def current_store() -> Store:
     """Return the store chosen by :func:`store_at`, or that of the working directory."""
-    return open_store(_AT.get() or Path.cwd())
+    return chosen_store() or open_store(Path.cwd())
 
 
 class Store:

@@ -26,6 +26,7 @@ from neuroledger.families.alignment.layer_curves.choice import (
 )
 from neuroledger.models.activation_store import open_store
 from neuroledger.models.model import LayeredModel
+from neuroledger.spec import registry
 from neuroledger.stats.score import Score
 from neuroledger.store import derived
 from tests.engine.lab import Lab, build, make_files
@@ -43,7 +44,10 @@ def _scored(tmp_path_factory: pytest.TempPathFactory, repository: Path) -> Path:
     network(lab)
     lab.benchmark(metric=METRIC)
     validate(lab.open(), "lab")
-    curve(session_of(lab))
+    # Other test modules may have registered components, with which nothing is remembered.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "only_shipped", lambda: True)
+        curve(session_of(lab))
     return lab.root
 
 

@@ -225,7 +225,7 @@ def _usable(Y: Array) -> _Usable:
     constant = np.zeros(Y.shape[1], dtype=bool)
     highest, lowest = -np.inf, np.inf
     for at in Targets(Y).blocks():
-        part = Y[:, at]
+        part = floats(Y[:, at]) if Y.dtype.kind != "f" else Y[:, at]
         missing[at] = ~np.isfinite(part).all(axis=0)
         with np.errstate(invalid="ignore"):
             constant[at] = ~missing[at] & (np.ptp(part, axis=0) == 0)
