@@ -139,7 +139,7 @@ def remembering(memory: Path | None) -> Iterator[None]:
 
 
 def remove_damaged(database: Path, error: Exception) -> None:
-    """Remove a database that is none any more, so that the next process makes a new one.
+    """Remove a damaged database, so that the next process makes a new one.
 
     Its journal goes first: it would be applied to the new one.
     """
