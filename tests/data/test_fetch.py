@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import pytest
 from filelock import FileLock
 
+from neuroledger.data import exchange
 from neuroledger.data import fetch as fetching
 from neuroledger.data.fetch import fetch_files
 from neuroledger.data.integrity import absent, folder_of, verify_file
@@ -1106,3 +1107,24 @@ def test_an_unpinned_file_must_have_the_stated_beginning_of_its_sha256(
         fetching.fetch_stated(
             tmp_path, folder, {"net.pth": Stated(sha256_begins=other)}
         )
+
+
+def test_every_connection_ends_with_its_exchange(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One whose response has no body is neither closed with it nor returned to its pool."""
+    opened: list[socket.socket] = []
+    watch = exchange.Exchange._watch
+
+    def noted(self: Any, owner: Any, connection: socket.socket) -> socket.socket:
+        opened.append(connection)
+        return watch(self, owner, connection)
+
+    monkeypatch.setattr(exchange.Exchange, "_watch", noted)
+    for lie in ("an odd port", "an odd redirect", "not here", "too much"):
+        server = Raw(LIES[lie])
+        serve(monkeypatch, server.url)
+        with pytest.raises((UnavailableError, IntegrityError)):
+            fetch_files(tmp_path, tmp_path / "data", {"a.bin": pin()})
+        server.close()
+    assert opened and all(connection.fileno() == -1 for connection in opened)

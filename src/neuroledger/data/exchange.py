@@ -25,6 +25,7 @@ class Exchange:
     def __init__(self, until: float) -> None:
         self.expired = False
         self._watched: list[socket.socket] = []
+        self._connections: list[HTTPConnection] = []
         self._lock = threading.Lock()
         self._timer: threading.Timer | None = None
         self.lasts(until)
@@ -42,8 +43,12 @@ class Exchange:
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
+            # Those of responses without a body are neither closed with them nor returned to their pool.
+            for owner in self._connections:
+                owner.close()
             for connection in self._watched:
                 connection.close()
+            self._connections.clear()
             self._watched.clear()
 
     def lasts(self, until: float) -> None:
@@ -63,11 +68,11 @@ class Exchange:
 
         class Plain(HTTPConnection):
             def _new_conn(self) -> socket.socket:
-                return exchange._watch(super()._new_conn())
+                return exchange._watch(self, super()._new_conn())
 
         class Secure(HTTPSConnection):
             def _new_conn(self) -> socket.socket:
-                return exchange._watch(super()._new_conn())
+                return exchange._watch(self, super()._new_conn())
 
         class PlainPool(urllib3.HTTPConnectionPool):
             ConnectionCls = Plain
@@ -78,9 +83,10 @@ class Exchange:
         pool.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
         return pool
 
-    def _watch(self, connection: socket.socket) -> socket.socket:
+    def _watch(self, owner: HTTPConnection, connection: socket.socket) -> socket.socket:
         """Watch a new connection by a second handle: the first is given to TLS before its handshake begins."""
         with self._lock:
+            self._connections.append(owner)
             self._watched.append(connection.dup())
         if self.expired:
             self._end()
