@@ -535,7 +535,6 @@ def _key_of_check(catalog: Catalog, paths: Sequence[Path]) -> str:
     """Return the key of what a check finds; empty if that follows from more than files and this package."""
     from neuroledger.spec import registry
     from neuroledger.spec.shipped import marker_of
-    from neuroledger.spec.trusted import owner_trusts
     from neuroledger.store.derived import key_of_files
     from neuroledger.store.files import files_below, look_at
 
@@ -558,8 +557,7 @@ def _key_of_check(catalog: Catalog, paths: Sequence[Path]) -> str:
                 yield file
         yield look_at(marker_of(root))
 
-    asked = [str(root), *map(str, chosen), "trusts", *owner_trusts()]
-    return key_of_files("check", files(), *asked)
+    return key_of_files("check", files(), str(root), *map(str, chosen))
 
 
 def _review(

@@ -124,7 +124,7 @@ def key_of(kind: str, *parts: str) -> str:
 
 
 def key_of_files(kind: str, files: Iterable[Seen], *parts: str) -> str:
-    """Return the key of a value that follows from the states of files, whether they exist, and installed packages.
+    """Return the key of a value that follows from the states of files, whether they exist, and packages: installed, trusted.
 
     It is empty if a file was changed so recently that it may change again unnoticed, or cannot be looked at.
     """
@@ -139,7 +139,8 @@ def key_of_files(kind: str, files: Iterable[Seen], *parts: str) -> str:
         return ""
     if time.time_ns() - newest <= SETTLED_NS:
         return ""
-    return key_of(kind, *parts, installed_sha256(), digest.hexdigest())
+    trusted = ",".join(owner_trusts())
+    return key_of(kind, *parts, installed_sha256(), trusted, digest.hexdigest())
 
 
 @lru_cache(maxsize=1)
