@@ -144,6 +144,9 @@ def test_a_module_without_regions_is_refused_with_its_layers(here: Lab) -> None:
         nl.score(small(), "lab.V4-ridge")
     with pytest.raises(RequestError, match="only a torch module takes declarations"):
         nl.evaluate("pixels4", suite="lab", regions={"V4": "flat"})
+    for ids in ([], ["pixels4"]):
+        with pytest.raises(RequestError, match="force: only torch modules take"):
+            nl.run(ids, suite="lab", force=True)
     with pytest.raises(
         RequestError, match=r"regions=.*readout.*its layers are flat, hidden"
     ):

@@ -173,7 +173,7 @@ def run(
     Raises
     ------
     RequestError
-        An id is unknown, or nothing is declared for a torch module.
+        An id is unknown, nothing is declared for a torch module, or something is declared without one.
 
     Examples
     --------
@@ -197,6 +197,10 @@ def run(
         for model in models
     ]
     ids = [model for model in subjects if isinstance(model, str)]
+    if declared and len(ids) == len(subjects):
+        raise RequestError(
+            f"{', '.join(sorted(declared))}: only torch modules take declarations, and none is given"
+        )
     with choose() as display:
         results: list[Outcome] = []
         if ids or not subjects:
