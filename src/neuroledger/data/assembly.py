@@ -361,7 +361,7 @@ def any_for_each(
     assembly: xr.DataArray, dim: str, test: Callable[[Array], Booleans]
 ) -> Booleans:
     """Return for each item of a dimension whether any of its values passes a test, which is given a block of values."""
-    values = assembly.transpose(..., dim).values
+    values = assembly.variable.transpose(..., dim).values
     if values.ndim == 1:
         return test(values)
     found = np.zeros(values.shape[-1], dtype=bool)

@@ -71,8 +71,8 @@ def in_numpy(assembly: xr.DataArray) -> xr.DataArray:
         assembly = assembly.copy(data=assembly.to_numpy())
     others = {
         name: (coord.dims, coord.to_numpy())
-        for name, coord in assembly.coords.items()
-        if name not in assembly.indexes and is_extension_array_dtype(coord.dtype)
+        for name, coord in assembly.coords.variables.items()
+        if is_extension_array_dtype(coord.dtype) and name not in assembly.indexes
     }
     if others:
         return assembly.assign_coords(others)

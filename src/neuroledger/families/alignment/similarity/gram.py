@@ -515,7 +515,7 @@ def responses_left(assembly: xr.DataArray, *, scaled: bool) -> ResponsesLeft:
     """Return the responses of the neuroids that :func:`patterns` keeps; they are not copied if these are all."""
     if "time_bin" in assembly.dims:
         assembly = assembly.isel(time_bin=0)
-    values = np.asarray(assembly.transpose("presentation", "neuroid").values)
+    values = np.asarray(assembly.variable.transpose("presentation", "neuroid").values)
     names = names_of(assembly, "neuroid")
     complete = _complete(values)
     if not complete.all():
