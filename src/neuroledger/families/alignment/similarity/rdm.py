@@ -9,6 +9,7 @@ import numpy as np
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, floats
 from neuroledger.families.alignment.similarity.gram import Gram
+from neuroledger.families.alignment.similarity.sorting import order_of
 
 __all__ = [
     "ALIKE",
@@ -133,7 +134,7 @@ def mean_ranks(values: Floats, alike: float = 0.0) -> Floats:
     Neighbours in order that differ by no more than ``alike`` times the largest value are ties. With :data:`ALIKE`,
     rounding does not affect the order of equal dissimilarities, such as those of identical stimuli or of counts.
     """
-    order = np.argsort(values)
+    order = order_of(values)
     ranks = np.empty(len(values))
     ranks[order] = _ranks_in_order(values[order], alike)
     return ranks
@@ -178,13 +179,13 @@ class Sorted(NamedTuple):
     @classmethod
     def of(cls, values: Floats, comparison: Comparison) -> Sorted:
         """Sort an RDM, if the comparison needs its order."""
-        return cls(values, np.argsort(values) if comparison in RANKED else None)
+        return cls(values, order_of(values) if comparison in RANKED else None)
 
     def prepared(self, kept: Booleans, comparison: Comparison) -> Floats:
         """Return :func:`prepared` of the entries that are kept, which are finite."""
         if self.order is None:
             return prepared(self.values[kept], comparison)
-        at = self.order[kept[self.order]]
+        at = self.order if kept.all() else self.order[kept[self.order]]
         ranks = np.empty(len(kept))
         ranks[at] = _ranks_in_order(self.values[at], ALIKE)
         return _from_ranks(ranks[kept], comparison)
