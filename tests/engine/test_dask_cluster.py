@@ -269,6 +269,31 @@ def test_a_ticket_that_is_repeated_after_its_worker_was_lost_keeps_its_job() -> 
     assert run._rest() == [first, second]
 
 
+class Repeated:
+    """A ticket whose worker was lost after it had ended, and which another worker repeats."""
+
+    def __init__(self) -> None:
+        self.status = "finished"
+        self.awaited = 0
+
+    def add_done_callback(self, _: Any) -> None:
+        self.awaited += 1
+
+    def result(self, timeout: float) -> Any:
+        self.status = "pending"
+        raise TimeoutError(f"not in {timeout} s")
+
+
+def test_a_ticket_whose_result_was_lost_with_its_worker_is_waited_for_again() -> None:
+    run: Any = dask_cluster._Run(Deaf(), Calls(done, told), "", "cpu", None)  # type: ignore[arg-type]
+    ticket = run.tickets[0] = Repeated()
+    (job,) = jobs("a")
+    run.given[0] = dask_cluster._Given(job, "gone", 0.0)
+    for times in (1, 2):
+        assert list(run._ended(0)) == [] and ticket.awaited == times
+    assert run.tickets == {0: ticket} and run._rest() == [job]
+
+
 def killed_once(job: Job) -> str:
     mark = Path(job.benchmark)
     if not mark.exists():

@@ -282,8 +282,12 @@ class _Run(Generic[T]):
             allow_other_workers=bool(workers),
         )
         self.tickets[number] = cast("Future[Answer[T] | None]", future)
-        future.add_done_callback(lambda _: self.events.put(number))
+        self._await(number)
         return number
+
+    def _await(self, number: int) -> None:
+        """Learn when a ticket ends."""
+        self.tickets[number].add_done_callback(lambda _: self.events.put(number))
 
     def _while_there_are_tickets(self) -> Done[T]:
         looked = time.monotonic()
@@ -349,6 +353,9 @@ class _Run(Generic[T]):
         future = self.tickets.get(number)
         if future is None:
             return
+        if future.status == "pending":  # its worker was lost meanwhile
+            self._await(number)
+            return
         self.progress = time.monotonic()
         if future.status == "finished":
             try:
@@ -356,7 +363,7 @@ class _Run(Generic[T]):
             except (
                 Exception
             ):  # its worker or the scheduler is gone; a worker may ask for it again
-                self.events.put(number)
+                self._await(number)
                 return
         del self.tickets[number]
         given = self.given.pop(number, None)
