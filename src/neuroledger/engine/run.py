@@ -22,7 +22,7 @@ from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import Calls, execute, is_cluster
 from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
-from neuroledger.engine.executors.sharing import machine_needs
+from neuroledger.engine.executors.sharing import imports_of, machine_needs
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
     Identities,
@@ -336,6 +336,7 @@ def run(
         lacking=_lacking,
         tell=display.line,
         needs=partial(machine_needs, catalog),
+        imports=imports_of(catalog, todo) if executor != "local" else (),
         folder=catalog.root / ".cache" / "neuroledger",
         elsewhere=partial(_carried_work, catalog, request, todo),
     )

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +21,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from neuroledger.engine.plan import Job, other_models
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import Resources
+from neuroledger.spec.registry import families, mentioning
+from neuroledger.spec.shipped import DISTRIBUTION
 
 __all__ = [
     "GPUS",
@@ -23,6 +32,7 @@ __all__ = [
     "Queue",
     "count_gpus",
     "gpu_of",
+    "imports_of",
     "machine_needs",
 ]
 
@@ -32,6 +42,15 @@ Group = tuple[str, str]
 """A data set and a benchmark."""
 
 GPUS: Final = "CUDA_VISIBLE_DEVICES"
+
+IMPORTED: Final = (
+    "neuroledger.engine.run",
+    "sklearn.model_selection",
+    "h5py",
+    "dask.array",
+    "distributed",
+)
+"""What a worker takes seconds to import: its own modules, and those with which it opens files and computes scores."""
 
 
 def _nothing(_: object) -> str:
@@ -80,6 +99,22 @@ def machine_needs(catalog: Catalog, job: Job) -> Needs:
     )
 
 
+def imports_of(catalog: Catalog, jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return the modules that workers of these jobs import; torch if the source of a builder names it.
+
+    A wrong guess costs only time: a worker imports what it lacks.
+    """
+    specs = map(catalog.model, {job.model for job in jobs})
+    builders = {spec.builder.name for spec in specs if spec.builder is not None}
+    for family in families():
+        if family.distribution == DISTRIBUTION:
+            torch = set(mentioning(family, "builder", "torch"))
+            for name in builders:
+                if torch.intersection(mentioning(family, "builder", f'"{name}"')):
+                    return (*IMPORTED, "torch")
+    return IMPORTED
+
+
 def _no_needs(_: Job) -> Needs:
     return Needs()
 
@@ -100,6 +135,8 @@ class Calls(Generic[T]):
         Receives the reason for which a job is tried again.
     needs
         Returns what a job needs of a machine.
+    imports
+        The modules that workers import in any case, if they are installed.
     folder
         A folder of the repository that is not in git, by which workers see whether they share it.
     elsewhere
@@ -112,6 +149,7 @@ class Calls(Generic[T]):
     lacking: Callable[[T], str] = _nothing
     tell: Callable[[str], None] = _silent
     needs: Callable[[Job], Needs] = _no_needs
+    imports: Sequence[str] = ()
     folder: Path | None = None
     elsewhere: Callable[[], Callable[[Path, Job], T]] | None = None
 
