@@ -198,6 +198,15 @@ def test_a_job_runs_where_its_resources_are_declared(client: Any) -> None:
     assert found["a"] == "a on card" and found["c"] == "c on card"
 
 
+def test_usual_memory_chooses_a_worker_and_refuses_no_job() -> None:
+    required = dask_cluster._required
+    usual = Needs(usual=1_300_000_000)
+    assert required(usual, {"MEMORY": 8e9}) == (("MEMORY", 2e9),)
+    assert required(usual, {"MEMORY": 1e9}) == (("MEMORY", 1e9),)
+    assert required(usual, {}) == required(Needs(), {"MEMORY": 1e9}) == ()
+    assert required(Needs(memory=16 * 10**9), {"MEMORY": 1e9}) == (("MEMORY", 16e9),)
+
+
 def test_a_job_that_takes_too_long_and_a_cluster_without_workers_are_pending(
     client: Any, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:

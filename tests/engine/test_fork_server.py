@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from neuroledger.engine.executors import processes
 from neuroledger.engine.executors.processes import in_processes, start_method
-from neuroledger.engine.executors.sharing import IMPORTED, Calls
+from neuroledger.engine.executors.sharing import IMPORTED, Calls, Needs
 from neuroledger.engine.plan import Job
 from neuroledger.engine.records.inputs import Inputs
 
@@ -109,8 +111,31 @@ def test_workers_are_spawned_where_no_server_may_fork(
         assert method == "spawn"
 
 
+def when(_: Job) -> tuple[float, float]:
+    began = time.monotonic()
+    time.sleep(0.1)
+    return began, time.monotonic()
+
+
+@pytest.mark.parametrize("gigabytes", [1, 2])
+def test_jobs_run_side_by_side_if_memory_holds_what_they_usually_take(
+    gigabytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "available_bytes", lambda: gigabytes * 10**9)
+    calls = Calls(when, failed, needs=lambda _: Needs(usual=10**9))
+    given = sorted(
+        result
+        for _, result in in_processes(2, jobs(*"abcdef"), calls)
+        if result is not None
+    )
+    assert len(given) == 6
+    together = [late[0] < early[1] for early, late in pairwise(given)]
+    assert any(together) == (gigabytes > 1)
+
+
 CALLER = """
 import os, time
+from neuroledger.engine.executors import processes
 from neuroledger.engine.executors.processes import in_processes
 from neuroledger.engine.executors.sharing import Calls
 from tests.engine.test_fork_server import failed, jobs

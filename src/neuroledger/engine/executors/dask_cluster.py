@@ -26,7 +26,7 @@ from neuroledger.engine.executors.dask_worker import (
     ticket,
 )
 from neuroledger.engine.executors.processes import start_method
-from neuroledger.engine.executors.sharing import Calls, Done, Queue, count_gpus
+from neuroledger.engine.executors.sharing import Calls, Done, Needs, Queue, count_gpus
 from neuroledger.engine.plan import Job, again
 from neuroledger.errors import (
     LimitError,
@@ -239,11 +239,7 @@ class _Run(Generic[T]):
         self._require_one_thread(threads)
         offered = self._prepare_workers(bool(threads))
         for job in jobs:
-            declared = tuple(
-                (name, amount)
-                for name, amount in self.calls.needs(job).declared()
-                if name in offered
-            )
+            declared = _required(self.calls.needs(job), offered)
             self.queues.setdefault(declared, Queue([])).add(job)
         try:
             for declared, queue in self.queues.items():
@@ -256,15 +252,17 @@ class _Run(Generic[T]):
         finally:
             self._release()
 
-    def _prepare_workers(self, any_here: bool) -> set[str]:
-        """Send each worker the work; return the names of the resources that workers declare."""
+    def _prepare_workers(self, any_here: bool) -> dict[str, float]:
+        """Send each worker the work; return the resources that workers declare, each with the largest amount."""
         marker = self.marker
         seen = False
-        offered = set[str]()
+        offered: dict[str, float] = {}
         if any_here:
             answers = self.client.run(probe, marker, on_error="ignore").values()
             seen = all(answer.sees for answer in answers)
-            offered = {name for answer in answers for name in answer.resources}
+            for answer in answers:
+                for name, amount in answer.resources.items():
+                    offered[name] = max(amount, offered.get(name, 0.0))
         elsewhere = None
         if not seen and self.calls.elsewhere is not None:
             elsewhere = self.calls.elsewhere()
@@ -522,6 +520,14 @@ class _Run(Generic[T]):
             if self.client.status == "running":
                 self.client.cancel(list(self.tickets.values()))
                 self.client.unregister_worker_plugin(self.name)
+
+
+def _required(needs: Needs, offered: Mapping[str, float]) -> Declared:
+    """Return the resources that a worker must have for a job; usual memory, which is no bound, is at most what one has."""
+    amounts = dict(needs.declared())
+    if not needs.memory and "MEMORY" in amounts:
+        amounts["MEMORY"] = min(amounts["MEMORY"], offered.get("MEMORY", 0.0))
+    return tuple((name, amount) for name, amount in amounts.items() if name in offered)
 
 
 def _several_threads(worker: str, threads: int) -> UnavailableError:

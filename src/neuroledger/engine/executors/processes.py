@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
@@ -14,6 +15,7 @@ from multiprocessing import active_children, forkserver, get_context, parent_pro
 from multiprocessing.connection import wait
 from typing import Final, Literal, NamedTuple, TypeVar
 
+from neuroledger.data.memory import available_bytes
 from neuroledger.data.threads import limit_process, with_variables
 from neuroledger.engine.executors.sharing import (
     GPUS,
@@ -100,12 +102,18 @@ def _side_by_side(
     idle = list[int]()
     processes = [_process(worker, share) for worker in range(count)]
     running: dict[Future[T], _Running] = {}
+    waiting: dict[int, Job] = {}
+    room = available_bytes() or math.inf
     others = set(active_children())
 
     def start(worker: int) -> None:
-        job = queue.take(worker)
+        job = waiting.pop(worker, None) or queue.take(worker)
         if job is None:
             idle.append(worker)
+            return
+        beside = [calls.needs(each.job).bytes for each in running.values()]
+        if beside and sum(beside) + calls.needs(job).bytes > room:
+            waiting[worker] = job
         else:
             future = processes[worker].submit(calls.work, job)
             running[future] = _Running(worker, job, time.monotonic())
@@ -124,9 +132,9 @@ def _side_by_side(
                 processes[worker] = _process(worker, share)
             else:
                 queue.ended(worker, job, time.monotonic() - started)
-            waiting = [worker, *idle]
+            free = [*waiting, worker, *idle]
             idle.clear()
-            for each in waiting:
+            for each in free:
                 start(each)
             if not died:
                 outcome = future.result() if error is None else calls.failed(job, error)

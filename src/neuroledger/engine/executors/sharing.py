@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, deque
 from collections.abc import (
@@ -12,6 +13,7 @@ from collections.abc import (
     MutableMapping,
     Sequence,
 )
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,10 +21,12 @@ from statistics import fmean
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from neuroledger.engine.plan import Job, other_models
+from neuroledger.errors import NeuroLedgerError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import Resources
 from neuroledger.spec.registry import families, mentioning
 from neuroledger.spec.shipped import DISTRIBUTION
+from neuroledger.store.derived import derived_at, key_of
 
 __all__ = [
     "GPUS",
@@ -33,6 +37,7 @@ __all__ = [
     "count_gpus",
     "gpu_of",
     "imports_of",
+    "keep_memory",
     "machine_needs",
 ]
 
@@ -62,16 +67,30 @@ def _silent(_: str) -> None:
 
 
 class Needs(NamedTuple):
-    """What a job needs of a machine, as its specs declare: bytes of memory, graphics cards, seconds; 0 if not declared."""
+    """What a job needs of a machine, as its specs declare: bytes of memory, graphics cards, seconds; 0 if not declared.
+
+    Where no memory is declared, ``usual`` is what earlier runs took: of this job, if it was ``measured``, else at most of
+    its benchmark or its data set. No law of data and model is assumed; it is no bound, and part of no record.
+    """
 
     memory: int = 0
     gpus: int = 0
     seconds: float = 0.0
+    usual: int = 0
+    measured: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """The memory that is declared or usual; 0 if nothing is known."""
+        return self.memory or self.usual
 
     def __str__(self) -> str:
         parts = []
         if self.memory:
             parts.append(f"{self.memory / 1e9:g} GB")
+        elif self.usual:
+            source = "measured in an earlier run" if self.measured else "estimated"
+            parts.append(f"{self.usual / 1e9:.1f} GB ({source})")
         if self.gpus:
             parts.append(f"{self.gpus} GPU")
         if self.seconds:
@@ -79,14 +98,51 @@ class Needs(NamedTuple):
         return ", ".join(parts)
 
     def declared(self) -> Iterator[tuple[str, float]]:
-        """Yield the names by which Dask workers declare them, and the amounts."""
-        if self.memory:
-            yield "MEMORY", self.memory
+        """Yield the names by which Dask workers declare them, and the amounts; usual memory in whole GB."""
+        if self.bytes:
+            yield "MEMORY", self.memory or math.ceil(self.usual / 1e9) * 10**9
         if self.gpus:
             yield "GPU", self.gpus
 
 
-def machine_needs(catalog: Catalog, job: Job) -> Needs:
+def machine_needs(catalog: Catalog, jobs: Iterable[Job]) -> dict[Job, Needs]:
+    """Return what jobs declare to need, or usually took."""
+    declared = {job: _declared(catalog, job) for job in jobs}
+    keys = {
+        job: _memory_keys(job) for job, needs in declared.items() if not needs.memory
+    }
+    known = derived_at(catalog.root).recall(
+        key for each in keys.values() for key in each
+    )
+    for job, places in keys.items():
+        found = [known[key] for key in places if key in known]
+        if found:
+            measured = places[0] in known
+            declared[job] = declared[job]._replace(usual=found[0], measured=measured)
+    return declared
+
+
+def keep_memory(root: Path, job: Job, peak: int) -> None:
+    """Remember how many bytes of memory a process had at most during a job."""
+    own, *larger = _memory_keys(job)
+    with suppress(NeuroLedgerError):
+        derived = derived_at(root)
+        known = derived.recall(larger)
+        most = {key: max(peak, known.get(key, 0)) for key in larger}
+        derived.remember({own: peak, **most})
+
+
+def _memory_keys(job: Job) -> tuple[str, str, str]:
+    """Return the keys of the memory that a job takes, and of the most that one of its benchmark or its data set takes."""
+    kind = "memory of a job"
+    return (
+        key_of(kind, job.benchmark, job.model),
+        key_of(kind, job.benchmark),
+        key_of(kind, "", "", job.inputs.dataset.id),
+    )
+
+
+def _declared(catalog: Catalog, job: Job) -> Needs:
     """Return the most that the benchmark, the model and the controls of a job declare to need."""
     benchmark = catalog.benchmark(job.benchmark)
     models = map(catalog.model, {job.model, *other_models(benchmark)})
