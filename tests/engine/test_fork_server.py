@@ -71,10 +71,12 @@ def runs(pid: int) -> bool:
     ],
 )
 def test_a_server_with_one_thread_forks_all_workers_and_ends_with_them(
-    imports: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    imports: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
-    calls = Calls(seen, failed, imports=(*imports, "no_such_module"))
+    (tmp_path / "broken.py").write_text("raise OSError('no shared library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    calls = Calls(seen, failed, imports=("no_such_module", "broken", *imports))
     before = dict(os.environ)
     given = [result for _, result in in_processes(2, jobs("a", "b"), calls)]
     workers = [each for each in given if each is not None]
@@ -88,7 +90,11 @@ def test_a_server_with_one_thread_forks_all_workers_and_ends_with_them(
         limits = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
         assert {each.environment[name] for name in limits} == {"1"}
         added = each.environment.keys() - before.keys() - limits
-        assert added <= {"KMP_DUPLICATE_LIB_OK"}  # threadpoolctl sets it
+        assert added <= {
+            "KMP_DUPLICATE_LIB_OK",
+            "COLUMNS",
+            "LINES",
+        }  # libraries set them
         others = before.keys() - limits
         assert all(each.environment[name] == before[name] for name in others)
 

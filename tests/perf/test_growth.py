@@ -16,7 +16,8 @@ with start_method(["burning"], {}):
 """
 BURNING = f"""
 import time
-while time.process_time() < {BURNT}:
+end = time.process_time() + {BURNT}
+while time.process_time() < end:
     pass
 """
 MEASURED = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -32,6 +33,8 @@ __all__ = ["in_processes", "start_method"]
 T = TypeVar("T")
 Method = Literal["forkserver", "spawn"]
 
+SERVER: Final = "neuroledger.engine.executors.fork_server"
+"""The module that only the server imports, which then does what this variable of its environment says."""
 WITHOUT_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
@@ -59,17 +62,23 @@ def start_method(
 ) -> Iterator[Method]:
     """Yield how to start workers: forked by a server that imported modules once, with these environment variables.
 
-    The server has one thread, so that it may fork, and no CUDA context; it ends with the context. A module that is missing
-    is left to the workers. On systems other than Linux, and if this process has a server already, each worker is spawned,
-    and imports everything itself.
+    The server has one thread, so that it may fork, and no CUDA context; it ends with the context. A module that it cannot
+    import is left to the workers. On systems other than Linux, and if this process has a server already, each worker is
+    spawned, and imports everything itself.
     """
     server = forkserver._forkserver
     # Nothing public says whether the server runs, or ends it; CPython's own tests end it in this way.
     if sys.platform != "linux" or server._forkserver_pid is not None:  # type: ignore[attr-defined]
         yield "spawn"
         return
-    forkserver.set_forkserver_preload(list(imports))
-    with with_variables({**variables, **WITHOUT_THREADS}):
+    said = {
+        "path": sys.path,
+        "imports": list(imports),
+        "variables": {name: os.environ.get(name) for name in WITHOUT_THREADS},
+    }
+    settings = {**variables, **WITHOUT_THREADS, SERVER: json.dumps(said)}
+    forkserver.set_forkserver_preload([SERVER])
+    with with_variables(settings):
         forkserver.ensure_running()
     try:
         yield "forkserver"
@@ -164,15 +173,13 @@ def _process(worker: int, share: _Share) -> ProcessPoolExecutor:
         1,
         mp_context=get_context(share.method),
         initializer=_initialise,
-        initargs=(worker, share, dict(os.environ)),
+        initargs=(worker, share),
     )
 
 
-def _initialise(worker: int, share: _Share, environment: Mapping[str, str]) -> None:
-    """Give a worker process the environment of the caller, its share of the processors, and its GPU."""
+def _initialise(worker: int, share: _Share) -> None:
+    """Initialise a worker process with its share of the processors and its GPU."""
     threading.Thread(target=_end_with_caller, daemon=True).start()
-    os.environ.clear()
-    os.environ.update(environment)
     if share.gpus:
         os.environ[GPUS] = gpu_of(worker, share.gpus)
     limit_process(share.threads)
