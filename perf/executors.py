@@ -106,17 +106,19 @@ def main() -> None:
     print(
         f"{len(MODELS)} models × {len(BENCHMARKS)} benchmarks, {len(expected)} records, median of {options.rounds} rounds\n"
     )
-    print("| executor | processor time | ratio | equal records |")
-    print("|---|--:|--:|--:|")
+    print("| executor | processor time | more | ratio | equal records |")
+    print("|---|--:|--:|--:|--:|")
     for executor, own in runs.items():
         seconds = statistics.median(each.cost.seconds for each in own)
-        ratio = statistics.median(
-            each.cost.seconds / first.cost.seconds
+        pairs = [
+            (each.cost.seconds, first.cost.seconds)
             for each, first in zip(own, reference, strict=True)
-        )
+        ]
+        more = statistics.median(spent - alone for spent, alone in pairs)
+        ratio = statistics.median(spent / alone for spent, alone in pairs)
         equal = min(len(each.payloads.items() & expected.items()) for each in own)
         print(
-            f"| `{executor}` | {seconds:.1f} s | {ratio:.2f} | {equal} of {len(expected)} |"
+            f"| `{executor}` | {seconds:.1f} s | {more:.1f} s | {ratio:.2f} | {equal} of {len(expected)} |"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +41,9 @@ PEAK = (
     "pathlib.Path('/proc/self/status').open() if line.startswith('VmHWM')][0], file=sys.stderr))"
 )
 """Prints the peak memory in kB of a program when it ends; unlike ``ru_maxrss``, without that of the one that started it."""
+
+
+CHILD_SUBREAPER = 36
 
 
 class Cost(NamedTuple):
@@ -141,9 +146,27 @@ def _varied(known: Uncertainty, rng: np.random.Generator) -> Uncertainty:
 
 
 def cost(root: Path, *words: str) -> Cost:
-    """Run a command of the package in a repository."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """Run a command of the package in a repository; the time is that of all its processes."""
     code = f"{PEAK}; from neuroledger.cli import main; sys.exit(main())"
+    before = _time_of_children()
+    done = _run(root, code, *words)
+    seconds = _time_of_children() - before
+    return Cost(seconds, int(done.stderr.split()[-1]) / 1024, done.returncode)
+
+
+def time_of(root: Path, code: str) -> float:
+    """Return the processor time in s of all processes of a Python program."""
+    before = _time_of_children()
+    _run(root, code)
+    return _time_of_children() - before
+
+
+def _run(root: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program, and wait for every process that it leaves behind, without which the system does not count its time.
+
+    Such processes become children of this one (prctl(2), PR_SET_CHILD_SUBREAPER), which must have no others.
+    """
+    ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1, 0, 0, 0)
     done = subprocess.run(
         [sys.executable, "-c", code, *words],
         cwd=root,
@@ -151,9 +174,15 @@ def cost(root: Path, *words: str) -> Cost:
         text=True,
         check=False,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Cost(seconds, int(done.stderr.split()[-1]) / 1024, done.returncode)
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+    return done
+
+
+def _time_of_children() -> float:
+    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return spent.ru_utime + spent.ru_stime
 
 
 def _change_one(root: Path) -> None:

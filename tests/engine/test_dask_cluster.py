@@ -198,6 +198,15 @@ def test_a_job_runs_where_its_resources_are_declared(client: Any) -> None:
     assert found["a"] == "a on card" and found["c"] == "c on card"
 
 
+def test_usual_memory_chooses_a_worker_and_refuses_no_job() -> None:
+    required = dask_cluster._required
+    usual = Needs(usual=1_300_000_000)
+    assert required(usual, {"MEMORY": 8e9}) == (("MEMORY", 2e9),)
+    assert required(usual, {"MEMORY": 1e9}) == (("MEMORY", 1e9),)
+    assert required(usual, {}) == required(Needs(), {"MEMORY": 1e9}) == ()
+    assert required(Needs(memory=16 * 10**9), {"MEMORY": 1e9}) == (("MEMORY", 16e9),)
+
+
 def test_a_job_that_takes_too_long_and_a_cluster_without_workers_are_pending(
     client: Any, held: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,6 +276,31 @@ def test_a_ticket_that_is_repeated_after_its_worker_was_lost_keeps_its_job() -> 
     ]
     assert lines == ["b · a is tried again: its worker gone was lost"]
     assert run._rest() == [first, second]
+
+
+class Repeated:
+    """A ticket whose worker was lost after it had ended, and which another worker repeats."""
+
+    def __init__(self) -> None:
+        self.status = "finished"
+        self.awaited = 0
+
+    def add_done_callback(self, _: Any) -> None:
+        self.awaited += 1
+
+    def result(self, timeout: float) -> Any:
+        self.status = "pending"
+        raise TimeoutError(f"not in {timeout} s")
+
+
+def test_a_ticket_whose_result_was_lost_with_its_worker_is_waited_for_again() -> None:
+    run: Any = dask_cluster._Run(Deaf(), Calls(done, told), "", "cpu", None)  # type: ignore[arg-type]
+    ticket = run.tickets[0] = Repeated()
+    (job,) = jobs("a")
+    run.given[0] = dask_cluster._Given(job, "gone", 0.0)
+    for times in (1, 2):
+        assert list(run._ended(0)) == [] and ticket.awaited == times
+    assert run.tickets == {0: ticket} and run._rest() == [job]
 
 
 def killed_once(job: Job) -> str:

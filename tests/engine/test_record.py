@@ -35,7 +35,7 @@ from neuroledger.engine.records.environment import environment, versions
 from neuroledger.errors import DataError
 from neuroledger.spec.base import sha256_of
 from neuroledger.stats.stored_score import StoredScore
-from neuroledger.store.processor import model_of_processor
+from neuroledger.store.shared import model_of_processor
 from tests.report.ledger import altered, record, with_score
 
 

@@ -27,10 +27,12 @@ __all__ = [
     "available_bytes",
     "content_of",
     "empty_array",
+    "forget_peak",
     "found_once",
     "large_array",
     "mapped",
     "part_of",
+    "peak_bytes",
     "release",
     "require_memory",
     "row_blocks",
@@ -38,6 +40,7 @@ __all__ = [
 
 MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
+PROCESS = Path("/proc/self")
 WHOLE: Final = 1 << 28
 """Bytes up to which rows are passed on as one array."""
 LARGE: Final = 1 << 26
@@ -194,6 +197,22 @@ def _group_bytes() -> int | None:
     else:
         cached = 0
     return max(0, int(limit) - used + cached)
+
+
+def forget_peak() -> bool:
+    """Let :func:`peak_bytes` look at what follows; return whether the system can (Linux, proc(5))."""
+    try:
+        (PROCESS / "clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return False
+    return True
+
+
+def peak_bytes() -> int:
+    """Return the most bytes of memory that this process had since :func:`forget_peak`, with what it read of files."""
+    lines = (PROCESS / "status").read_text(encoding="ascii").splitlines()
+    (kilobytes,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(kilobytes) * 1024
 
 
 def row_blocks(values: Array | LazyRows) -> Iterator[slice]:

@@ -1,17 +1,17 @@
-"""Threads of this process: a small pool for NumPy work, and a lock for state that is global to the process."""
+"""Threads of this process: a small pool for NumPy work, and a lock and a context for state that is global to the process."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from typing import Final, TypeVar
 
-__all__ = ["THREADS", "exclusive", "limited", "pool", "side_by_side"]
+__all__ = ["THREADS", "exclusive", "limited", "pool", "side_by_side", "with_variables"]
 
 T = TypeVar("T")
 
@@ -64,6 +64,21 @@ def limited(threads: int) -> Iterator[None]:
         yield
     finally:
         _limit.reset(before)
+
+
+@contextmanager
+def with_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables while the context is open."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def limit_process(threads: int) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from neuroledger.data.gate.validation import refusal
 from neuroledger.data.integrity import absent, damaged_file, mending
+from neuroledger.data.memory import forget_peak, peak_bytes
 from neuroledger.data.threads import exclusive
 from neuroledger.display import Display
 from neuroledger.engine.check import spec_problems
@@ -22,7 +23,7 @@ from neuroledger.engine.control import Control
 from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import Calls, execute, is_cluster
 from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
-from neuroledger.engine.executors.sharing import machine_needs
+from neuroledger.engine.executors.sharing import imports_of, keep_memory, machine_needs
 from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
     Identities,
@@ -151,8 +152,12 @@ class Work:
                 but_datasets={benchmark.dataset},
                 but_models={job.model, *other_models(benchmark)},
             )
+            alone = forget_peak()
             outcome, evaluation = run_job(session, job)
+            peak = peak_bytes() if alone else 0
         if evaluation is not None and self.request.limit is None:
+            if peak:
+                keep_memory(self.root, job, peak)
             try:
                 keep_samples(self.root, job.id, evaluation.scores)
             except Exception as error:
@@ -335,7 +340,8 @@ def run(
         _lost,
         lacking=_lacking,
         tell=display.line,
-        needs=partial(machine_needs, catalog),
+        needs=machine_needs(catalog, todo).__getitem__,
+        imports=imports_of(catalog, todo) if executor != "local" else (),
         folder=catalog.root / ".cache" / "neuroledger",
         elsewhere=partial(_carried_work, catalog, request, todo),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ import pandas as pd
 import xarray as xr
 
 from neuroledger.data.stimuli import StimulusSet
+from neuroledger.data.threads import with_variables
 from neuroledger.errors import ModelError, RequestError
 from neuroledger.models.model import Perform, Record, Task, of_layers, shown_to
 from neuroledger.models.neuroids import Bin
@@ -29,6 +29,8 @@ WHOLE_RESPONSE: Final = (70, 170)
 REGIONS: Final = ("V1", "V2", "V4", "IT")
 """The interface's recording targets."""
 SEPARATOR: Final = "|"
+UNCACHED: Final = {"RESULTCACHING_DISABLE": "1"}
+"""Disables Brain-Score's disk cache."""
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 
 
@@ -100,7 +102,7 @@ class BrainScoreModel:
             if time_bins is None
             else list(map(_integer_edges, time_bins))
         )
-        with _uncached(), as_files(stimuli) as files:
+        with with_variables(UNCACHED), as_files(stimuli) as files:
             answer = self._responses(candidate, region, bins, files, trials)
             if "neuroid" not in answer.dims:
                 # A shallow copy shares the wrapped models that an object delegates to, and with them their mode.
@@ -154,7 +156,7 @@ class BrainScoreModel:
             rows = [id for triplet in task.triplets for id in triplet]
         else:
             rows = []
-        with _uncached(), as_files(stimuli, rows=rows) as files:
+        with with_variables(UNCACHED), as_files(stimuli, rows=rows) as files:
             if task.name == "label":
                 # The interface takes one word for all 1,000 classes, and a list for anything else.
                 candidate.start_task(
@@ -303,21 +305,6 @@ def _start(candidate: Any, mode: str, *arguments: object) -> None:
         candidate, f"perform_{mode}"
     )
     method(*arguments)
-
-
-@contextmanager
-def _uncached() -> Iterator[None]:
-    """Disable Brain-Score's disk cache while the context is open."""
-    name = "RESULTCACHING_DISABLE"
-    before = os.environ.get(name)
-    os.environ[name] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
 
 
 def _constant(candidate: object, owner: str, name: str) -> Any:

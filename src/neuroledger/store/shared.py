@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import platform
 import re
 import zipfile
 from collections.abc import Callable, Iterator
@@ -18,18 +19,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from neuroledger.errors import RequestError, absent_package, naming_extras
-from neuroledger.store.processor import model_of_processor
 
 if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
-__all__ = ["Shared", "shared", "shared_at", "shared_url"]
+__all__ = ["Shared", "model_of_processor", "shared", "shared_at", "shared_url"]
 
 VARIABLE: Final = "NEUROLEDGER_ACTIVATIONS_SHARED"
 
 logger = logging.getLogger(__name__)
 
 _AT: ContextVar[str] = ContextVar("shared", default="")
+
+
+def model_of_processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return vendor, family and model, such as ``GenuineIntel 6.106``, or what the system calls its processor."""
+    try:
+        lines = [
+            line.partition(":")
+            for line in cpuinfo.read_text(encoding="utf-8").splitlines()
+        ]
+    except (OSError, ValueError):
+        return platform.processor()
+    first = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    parts = (
+        first.get("vendor_id", ""),
+        ".".join(first[n] for n in ("cpu family", "model") if n in first),
+    )
+    return " ".join(filter(None, parts)) or platform.processor()
 
 
 def shared_url() -> str:

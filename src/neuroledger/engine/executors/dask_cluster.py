@@ -25,7 +25,8 @@ from neuroledger.engine.executors.dask_worker import (
     probe,
     ticket,
 )
-from neuroledger.engine.executors.sharing import Calls, Done, Queue, count_gpus
+from neuroledger.engine.executors.processes import start_method
+from neuroledger.engine.executors.sharing import Calls, Done, Needs, Queue, count_gpus
 from neuroledger.engine.plan import Job, again
 from neuroledger.errors import (
     LimitError,
@@ -53,6 +54,9 @@ UNWATCHED: Final = {
     "distributed.admin.system-monitor.interval": "10s",
 }
 """Settings of a cluster that is started here, whose dashboard nobody opens: profiles take a tenth of the time of jobs."""
+START_METHOD: Final = "distributed.worker.multiprocessing-method"
+ONE_THREAD: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Environment variables that Dask sets to 1 in worker processes if they are not set."""
 TRIES: Final = 3
 """Workers on which a job is tried that lacks something there."""
 
@@ -71,13 +75,18 @@ def on_cluster(
     RequestError
         There is no such scheduler file, or the client is asynchronous.
     """
-    with _connected(target, device) as client, _marked(calls.folder) as marker:
+    with (
+        _connected(target, device, calls.imports) as client,
+        _marked(calls.folder) as marker,
+    ):
         run = _Run(client, calls, _again_with(target), device, marker)
         yield from run.results(jobs)
 
 
 @contextmanager
-def _connected(target: str | Client, device: str) -> Iterator[Client]:
+def _connected(
+    target: str | Client, device: str, imports: Sequence[str]
+) -> Iterator[Client]:
     """Yield a client of the cluster; one that was given stays open."""
     if not isinstance(target, str):
         if target.asynchronous:
@@ -88,7 +97,9 @@ def _connected(target: str | Client, device: str) -> Iterator[Client]:
         return
     with ExitStack() as stack:
         try:
-            client = _client(target, device, stack)
+            if not target:
+                target = _local_cluster(device, imports, stack)
+            client = _client(target)
         except (OSError, ValueError) as error:
             raise UnavailableError(
                 f"no Dask scheduler answers at {target} ({error}); start it: `dask scheduler`"
@@ -97,18 +108,23 @@ def _connected(target: str | Client, device: str) -> Iterator[Client]:
         yield client
 
 
-def _client(target: str, device: str, stack: ExitStack) -> Client:
-    if not target:
-        gpus = count_gpus() if device.startswith("cuda") else 0
-        # Dask gives each worker process one thread of BLAS.
-        with dask.config.set(UNWATCHED):
-            cluster = LocalCluster(
-                n_workers=gpus or os.cpu_count() or 1,
-                threads_per_worker=1,
-                dashboard_address=None,
-            )
-        stack.enter_context(closing(cluster))
-        return Client(cluster, timeout=CONNECT_S, set_as_default=False)
+def _local_cluster(device: str, imports: Sequence[str], stack: ExitStack) -> str:
+    """Return the address of a cluster on this machine, which ends with the stack."""
+    gpus = count_gpus() if device.startswith("cuda") else 0
+    variables = {name: os.environ.get(name, "1") for name in ONE_THREAD}
+    method = stack.enter_context(start_method(["distributed", *imports], variables))
+    settings = {**UNWATCHED, START_METHOD: method}
+    stack.enter_context(dask.config.set(settings))
+    cluster = LocalCluster(
+        n_workers=gpus or os.cpu_count() or 1,
+        threads_per_worker=1,
+        dashboard_address=None,
+    )
+    stack.enter_context(closing(cluster))
+    return str(cluster.scheduler_address)
+
+
+def _client(target: str) -> Client:
     if not _is_file(target):
         return Client(target, timeout=CONNECT_S, set_as_default=False)
     if not Path(target).is_file():
@@ -223,11 +239,7 @@ class _Run(Generic[T]):
         self._require_one_thread(threads)
         offered = self._prepare_workers(bool(threads))
         for job in jobs:
-            declared = tuple(
-                (name, amount)
-                for name, amount in self.calls.needs(job).declared()
-                if name in offered
-            )
+            declared = _required(self.calls.needs(job), offered)
             self.queues.setdefault(declared, Queue([])).add(job)
         try:
             for declared, queue in self.queues.items():
@@ -240,15 +252,17 @@ class _Run(Generic[T]):
         finally:
             self._release()
 
-    def _prepare_workers(self, any_here: bool) -> set[str]:
-        """Send each worker the work; return the names of the resources that workers declare."""
+    def _prepare_workers(self, any_here: bool) -> dict[str, float]:
+        """Send each worker the work; return the resources that workers declare, each with the largest amount."""
         marker = self.marker
         seen = False
-        offered = set[str]()
+        offered: dict[str, float] = {}
         if any_here:
             answers = self.client.run(probe, marker, on_error="ignore").values()
             seen = all(answer.sees for answer in answers)
-            offered = {name for answer in answers for name in answer.resources}
+            for answer in answers:
+                for name, amount in answer.resources.items():
+                    offered[name] = max(amount, offered.get(name, 0.0))
         elsewhere = None
         if not seen and self.calls.elsewhere is not None:
             elsewhere = self.calls.elsewhere()
@@ -282,8 +296,12 @@ class _Run(Generic[T]):
             allow_other_workers=bool(workers),
         )
         self.tickets[number] = cast("Future[Answer[T] | None]", future)
-        future.add_done_callback(lambda _: self.events.put(number))
+        self._await(number)
         return number
+
+    def _await(self, number: int) -> None:
+        """Learn when a ticket ends."""
+        self.tickets[number].add_done_callback(lambda _: self.events.put(number))
 
     def _while_there_are_tickets(self) -> Done[T]:
         looked = time.monotonic()
@@ -349,6 +367,9 @@ class _Run(Generic[T]):
         future = self.tickets.get(number)
         if future is None:
             return
+        if future.status == "pending":  # its worker was lost meanwhile
+            self._await(number)
+            return
         self.progress = time.monotonic()
         if future.status == "finished":
             try:
@@ -356,7 +377,7 @@ class _Run(Generic[T]):
             except (
                 Exception
             ):  # its worker or the scheduler is gone; a worker may ask for it again
-                self.events.put(number)
+                self._await(number)
                 return
         del self.tickets[number]
         given = self.given.pop(number, None)
@@ -499,6 +520,14 @@ class _Run(Generic[T]):
             if self.client.status == "running":
                 self.client.cancel(list(self.tickets.values()))
                 self.client.unregister_worker_plugin(self.name)
+
+
+def _required(needs: Needs, offered: Mapping[str, float]) -> Declared:
+    """Return the resources that a worker must have for a job; usual memory, which is no bound, is at most what one has."""
+    amounts = dict(needs.declared())
+    if not needs.memory and "MEMORY" in amounts:
+        amounts["MEMORY"] = min(amounts["MEMORY"], offered.get("MEMORY", 0.0))
+    return tuple((name, amount) for name, amount in amounts.items() if name in offered)
 
 
 def _several_threads(worker: str, threads: int) -> UnavailableError:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    Callable,
+    Hashable,
+    Iterable,
+    Iterator,
+    MutableMapping,
+    Sequence,
+)
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,8 +21,12 @@ from statistics import fmean
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from neuroledger.engine.plan import Job, other_models
+from neuroledger.errors import NeuroLedgerError
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.kinds import Resources
+from neuroledger.spec.registry import families, mentioning
+from neuroledger.spec.shipped import DISTRIBUTION
+from neuroledger.store.derived import derived_at, key_of
 
 __all__ = [
     "GPUS",
@@ -23,6 +36,8 @@ __all__ = [
     "Queue",
     "count_gpus",
     "gpu_of",
+    "imports_of",
+    "keep_memory",
     "machine_needs",
 ]
 
@@ -32,6 +47,15 @@ Group = tuple[str, str]
 """A data set and a benchmark."""
 
 GPUS: Final = "CUDA_VISIBLE_DEVICES"
+
+IMPORTED: Final = (
+    "neuroledger.engine.run",
+    "sklearn.model_selection",
+    "h5py",
+    "dask.array",
+    "distributed",
+)
+"""What a worker takes seconds to import: its own modules, and those with which it opens files and computes scores."""
 
 
 def _nothing(_: object) -> str:
@@ -43,16 +67,30 @@ def _silent(_: str) -> None:
 
 
 class Needs(NamedTuple):
-    """What a job needs of a machine, as its specs declare: bytes of memory, graphics cards, seconds; 0 if not declared."""
+    """What a job needs of a machine, as its specs declare: bytes of memory, graphics cards, seconds; 0 if not declared.
+
+    Where no memory is declared, ``usual`` is what earlier runs took: of this job, if it was ``measured``, else at most of
+    its benchmark or its data set. No law of data and model is assumed; it is no bound, and part of no record.
+    """
 
     memory: int = 0
     gpus: int = 0
     seconds: float = 0.0
+    usual: int = 0
+    measured: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """The memory that is declared or usual; 0 if nothing is known."""
+        return self.memory or self.usual
 
     def __str__(self) -> str:
         parts = []
         if self.memory:
             parts.append(f"{self.memory / 1e9:g} GB")
+        elif self.usual:
+            source = "measured in an earlier run" if self.measured else "estimated"
+            parts.append(f"{self.usual / 1e9:.1f} GB ({source})")
         if self.gpus:
             parts.append(f"{self.gpus} GPU")
         if self.seconds:
@@ -60,14 +98,51 @@ class Needs(NamedTuple):
         return ", ".join(parts)
 
     def declared(self) -> Iterator[tuple[str, float]]:
-        """Yield the names by which Dask workers declare them, and the amounts."""
-        if self.memory:
-            yield "MEMORY", self.memory
+        """Yield the names by which Dask workers declare them, and the amounts; usual memory in whole GB."""
+        if self.bytes:
+            yield "MEMORY", self.memory or math.ceil(self.usual / 1e9) * 10**9
         if self.gpus:
             yield "GPU", self.gpus
 
 
-def machine_needs(catalog: Catalog, job: Job) -> Needs:
+def machine_needs(catalog: Catalog, jobs: Iterable[Job]) -> dict[Job, Needs]:
+    """Return what jobs declare to need, or usually took."""
+    declared = {job: _declared(catalog, job) for job in jobs}
+    keys = {
+        job: _memory_keys(job) for job, needs in declared.items() if not needs.memory
+    }
+    known = derived_at(catalog.root).recall(
+        key for each in keys.values() for key in each
+    )
+    for job, places in keys.items():
+        found = [known[key] for key in places if key in known]
+        if found:
+            measured = places[0] in known
+            declared[job] = declared[job]._replace(usual=found[0], measured=measured)
+    return declared
+
+
+def keep_memory(root: Path, job: Job, peak: int) -> None:
+    """Remember how many bytes of memory a process had at most during a job."""
+    own, *larger = _memory_keys(job)
+    with suppress(NeuroLedgerError):
+        derived = derived_at(root)
+        known = derived.recall(larger)
+        most = {key: max(peak, known.get(key, 0)) for key in larger}
+        derived.remember({own: peak, **most})
+
+
+def _memory_keys(job: Job) -> tuple[str, str, str]:
+    """Return the keys of the memory that a job takes, and of the most that one of its benchmark or its data set takes."""
+    kind = "memory of a job"
+    return (
+        key_of(kind, job.benchmark, job.model),
+        key_of(kind, job.benchmark),
+        key_of(kind, "", "", job.inputs.dataset.id),
+    )
+
+
+def _declared(catalog: Catalog, job: Job) -> Needs:
     """Return the most that the benchmark, the model and the controls of a job declare to need."""
     benchmark = catalog.benchmark(job.benchmark)
     models = map(catalog.model, {job.model, *other_models(benchmark)})
@@ -78,6 +153,22 @@ def machine_needs(catalog: Catalog, job: Job) -> Needs:
         gpus=max(each.gpus for each in declared),
         seconds=max(each.seconds for each in declared),
     )
+
+
+def imports_of(catalog: Catalog, jobs: Iterable[Job]) -> tuple[str, ...]:
+    """Return the modules that workers of these jobs import; torch if the source of a builder names it.
+
+    A wrong guess costs only time: a worker imports what it lacks.
+    """
+    specs = map(catalog.model, {job.model for job in jobs})
+    builders = {spec.builder.name for spec in specs if spec.builder is not None}
+    for family in families():
+        if family.distribution == DISTRIBUTION:
+            torch = set(mentioning(family, "builder", "torch"))
+            for name in builders:
+                if torch.intersection(mentioning(family, "builder", f'"{name}"')):
+                    return (*IMPORTED, "torch")
+    return IMPORTED
 
 
 def _no_needs(_: Job) -> Needs:
@@ -100,6 +191,8 @@ class Calls(Generic[T]):
         Receives the reason for which a job is tried again.
     needs
         Returns what a job needs of a machine.
+    imports
+        The modules that workers import in any case, if they are installed.
     folder
         A folder of the repository that is not in git, by which workers see whether they share it.
     elsewhere
@@ -112,6 +205,7 @@ class Calls(Generic[T]):
     lacking: Callable[[T], str] = _nothing
     tell: Callable[[str], None] = _silent
     needs: Callable[[Job], Needs] = _no_needs
+    imports: Sequence[str] = ()
     folder: Path | None = None
     elsewhere: Callable[[], Callable[[Path, Job], T]] | None = None
 

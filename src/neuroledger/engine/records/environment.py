@@ -15,7 +15,7 @@ from neuroledger.errors import RequestError
 from neuroledger.spec import registry
 from neuroledger.stats.stored import Stored
 from neuroledger.store.git import git
-from neuroledger.store.processor import model_of_processor
+from neuroledger.store.shared import model_of_processor
 
 __all__ = ["PACKAGES", "Environment", "environment", "versions"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from neuroledger.data.threads import with_variables
 from neuroledger.errors import ModelError
 from neuroledger.families.decoding.models.channel_adapters import standard_positions
 from neuroledger.families.decoding.protocols.decoder import Signature
@@ -54,15 +54,8 @@ def channel_positions(signature: Signature, id: str) -> dict[str, list[float]]:
 @contextmanager
 def table_of_positions(signature: Signature, id: str) -> Iterator[None]:
     """Let a network that is built within the context find the positions of these channels in place of its own table."""
-    before = os.environ.get(FOLDER)
     with tempfile.TemporaryDirectory() as folder:
         table = json.dumps(channel_positions(signature, id))
         (Path(folder) / FILE).write_text(table, encoding="utf-8")
-        os.environ[FOLDER] = folder
-        try:
+        with with_variables({FOLDER: folder}):
             yield
-        finally:
-            if before is None:
-                del os.environ[FOLDER]
-            else:
-                os.environ[FOLDER] = before
