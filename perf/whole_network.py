@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,10 @@ from torch import nn
 
 from perf.growth import REPOSITORY
 
+if TYPE_CHECKING:
+    from neuroledger.engine.session import Session
+    from neuroledger.models.model import LayeredModel
+
 PIXELS, REGIONS, NEUROIDS, REPETITIONS = 224, "ABCD", 42, 4
 METRICS = ("pls", "ridge", "rdm", "cka")
 LAYERS = (
@@ -32,6 +37,8 @@ LAYERS = (
     *(f"classifier.{number}" for number in (1, 2, 4, 5, 6)),
 )
 BATCH, COLUMNS = 32, 4096
+PEER_LAYERS = ("features.0", "features.5", "features.12", "classifier.5")
+COMPONENTS, SPLITS = 1000, 10
 
 
 class AlexNet(nn.Module):
@@ -203,16 +210,10 @@ def bare(root: Path) -> dict[str, float]:
     return seconds
 
 
-def session(root: Path, intervals: bool) -> dict[str, float]:
-    """Processor seconds of all scores in one session, after imports, and the number of images that the network was shown."""
-    import dask.array  # noqa: F401 (xarray imports it with the first array)
-    import scipy.stats  # noqa: F401
-    import sklearn.model_selection  # noqa: F401
-
+def _opened(root: Path) -> tuple[Session, LayeredModel]:
     from neuroledger.data.gate.validate import validate
     from neuroledger.engine.resolve import model_of
     from neuroledger.engine.session import Request, Session
-    from neuroledger.families.alignment.layer_curves.choice import score_layers
     from neuroledger.models.activation_store import open_store
     from neuroledger.models.model import LayeredModel
     from neuroledger.spec.catalog import open_catalog
@@ -222,6 +223,18 @@ def session(root: Path, intervals: bool) -> dict[str, float]:
     own = Session(catalog, Request(), open_store(root))
     model = model_of(own, "alexnet")
     assert isinstance(model, LayeredModel)
+    return own, model
+
+
+def session(root: Path, intervals: bool) -> dict[str, float]:
+    """Processor seconds of all scores in one session, after imports, and the number of images that the network was shown."""
+    import dask.array  # noqa: F401 (xarray imports it with the first array)
+    import scipy.stats  # noqa: F401
+    import sklearn.model_selection  # noqa: F401
+
+    from neuroledger.families.alignment.layer_curves.choice import score_layers
+
+    own, model = _opened(root)
     shown: list[int] = []
     network = model.extract.module  # type: ignore[attr-defined]
     network.register_forward_pre_hook(lambda _, given: shown.append(len(given[0])))
@@ -229,12 +242,93 @@ def session(root: Path, intervals: bool) -> dict[str, float]:
     for metric in METRICS:
         start = time.process_time()
         for region in REGIONS:
-            benchmark = catalog.benchmark(f"Pictures.{region}-{metric}")
+            benchmark = own.catalog.benchmark(f"Pictures.{region}-{metric}")
             for score in score_layers(own, benchmark, model, LAYERS).values():
                 if intervals:
                     _ = score.low
         result[metric] = time.process_time() - start
     return {**result, "images shown": sum(shown)}
+
+
+def against_peer(root: Path) -> dict[str, float]:
+    """Processor seconds of PLS and ridge of some layers with all regions, from stored activations: here, and the peer's way.
+
+    The peer reduces a layer to its principal components, then fits each region and split (:mod:`perf.procedure`).
+    """
+    from sklearn.cross_decomposition import PLSRegression
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import Ridge
+
+    from neuroledger.engine.evaluate import headline_of
+    from neuroledger.engine.resolve import resolve
+    from neuroledger.families.alignment.layer_curves.choice import (
+        score_layers,
+        with_layers,
+    )
+    from perf.procedure import indexed, regressed
+
+    own, whole = _opened(root)
+    model = with_layers(whole, PEER_LAYERS)
+    benchmarks = {
+        (metric, region): own.catalog.benchmark(f"Pictures.{region}-{metric}")
+        for metric in ("pls", "ridge")
+        for region in REGIONS
+    }
+    shown = resolve(own, benchmarks["pls", "A"], whole, headline_of).data.stimuli
+    assert shown is not None
+    activations = model.activations(shown, PEER_LAYERS)
+    responses = xr.open_dataset(root / "data/Pictures/responses.nc")["data"]
+    means = responses.values.reshape(len(shown.ids), REPETITIONS, -1).mean(axis=1)
+
+    def assembly(values: np.ndarray) -> xr.DataArray:
+        objects = np.arange(len(values)) % 20
+        coords = {
+            "stimulus_id": ("presentation", list(shown.ids)),
+            "object_name": ("presentation", objects),
+            "neuroid_id": ("neuroid", np.arange(values.shape[1])),
+            "region": ("neuroid", ["region"] * values.shape[1]),
+        }
+        return indexed(xr.DataArray(values, coords, ("presentation", "neuroid")))
+
+    seconds: dict[str, float] = {}
+    for layer in PEER_LAYERS:
+        features = np.array(activations[layer]).reshape(len(shown.ids), -1)
+        start = time.process_time()
+        for benchmark in benchmarks.values():
+            score_layers(own, benchmark, model, [layer])
+        seconds[f"{layer} here"] = time.process_time() - start
+        start = time.process_time()
+        components = min(COMPONENTS, len(features))
+        reduced = assembly(PCA(components, random_state=0).fit_transform(features))
+        seconds[f"{layer} components"] = time.process_time() - start
+        for name, make in {
+            "pls": lambda: PLSRegression(25, scale=False),
+            "ridge": lambda: Ridge(1.0),
+        }.items():
+            start = time.process_time()
+            for at in range(len(REGIONS)):
+                targets = means[:, at * NEUROIDS : (at + 1) * NEUROIDS]
+                regressed(make, reduced, assembly(targets), SPLITS)
+            seconds[f"{layer} {name}"] = time.process_time() - start
+    return seconds
+
+
+def _print_peer(seconds: dict[str, float]) -> None:
+    whole = [0.0, 0.0]
+    for layer in PEER_LAYERS:
+        here = seconds[f"{layer} here"]
+        parts = {
+            name: seconds[f"{layer} {name}"] for name in ("components", "pls", "ridge")
+        }
+        there = sum(parts.values())
+        whole = [whole[0] + here, whole[1] + there]
+        words = ", ".join(f"{name} {value:.1f}" for name, value in parts.items())
+        print(
+            f"{layer}: here {here:.1f} s, peer {there:.1f} s ({words}): {there / here:.0f} ×"
+        )
+    print(
+        f"all: here {whole[0]:.1f} s, peer {whole[1]:.1f} s: {whole[1] / whole[0]:.0f} ×"
+    )
 
 
 def main() -> None:
@@ -245,14 +339,23 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--session", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--intervals", action="store_true")
+    parser.add_argument(
+        "--peer", action="store_true", help="PLS and ridge the peer's way"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.session is not None:
-        print(json.dumps(session(options.session, options.intervals)))
+        if options.peer:
+            print(json.dumps(against_peer(options.session)))
+        else:
+            print(json.dumps(session(options.session, options.intervals)))
         return
     with tempfile.TemporaryDirectory(prefix="network-") as folder:
         root = Path(folder).resolve()
         repository(root, options.images)
+        if options.peer:
+            _print_peer(_in_process(root, ["--peer"]))
+            return
         alone = bare(root)
         whole = sum(alone.values())
         parts = ", ".join(f"{name} {value:.1f}" for name, value in alone.items())

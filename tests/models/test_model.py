@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,6 +15,7 @@ from neuroledger.errors import LimitError, ModelError, RequestError
 from neuroledger.models.activations import (
     MAX_BATCH,
     REPEATABLE,
+    Passes,
     Probe,
     Trial,
     differing,
@@ -267,12 +268,12 @@ class Memory:
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
-        batches: Iterator[Mapping[str, Array]],
+        passes: Passes,
         *,
         model: str,
     ) -> dict[str, Array]:
         self.passes.append(list(probe.shapes))
-        parts = list(batches)
+        parts = list(passes())
         for layer in probe.shapes:
             values = np.concatenate([part[layer] for part in parts])
             self.kept[repr(identity), stimuli.content_sha256, layer] = values

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from copy import deepcopy
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,13 @@ from neuroledger.data.stimuli import StimulusSet  # noqa: E402
 from neuroledger.errors import LimitError, ModelError, UnavailableError  # noqa: E402
 from neuroledger.families.alignment.models.small_cnn import network, small_cnn  # noqa: E402
 from neuroledger.models.activation_store import DiskStore, attach  # noqa: E402
+from neuroledger.models.activations import (  # noqa: E402
+    Trial,
+    Writing,
+    collect,
+    probe,
+    stream,
+)
 from neuroledger.models.devices import deterministic_algorithms, left_to_right  # noqa: E402
 from neuroledger.models.preprocessing import Preprocessing  # noqa: E402
 from neuroledger.models.torch_layers import Inputs, in_memory, state_sha256  # noqa: E402
@@ -107,6 +115,31 @@ def test_layers_are_what_the_module_computes(module: Branching) -> None:
     tokens_part = response.isel(neuroid=response["layer"].values == "recurrent")
     assert int(tokens_part["embedding"].max()) == 4
     assert int(tokens_part["channel"].max()) == 15
+
+
+def test_answers_are_written_where_they_are_collected_if_they_fit(
+    module: Branching,
+) -> None:
+    stimuli = drawn(5, size=(6, 6))
+    layers = ("conv", "rectify", "recurrent", "twice")
+    model = nl.models.torch(module, id="b", layers=layers, preprocessing=PLAIN)
+    plain = model.extract(stimuli, stimuli.ids, layers, Trial())
+    places = {layer: np.zeros_like(plain[layer]) for layer in layers}
+    places["recurrent"] = places["recurrent"].astype(np.float64)
+    places["rectify"] = places["rectify"][:, :2]
+    extract = model.extract
+    assert isinstance(extract, Writing)
+    written = extract.write(stimuli, stimuli.ids, layers, Trial(), places)
+    for layer in layers:
+        assert np.array_equal(written[layer], plain[layer])
+        there = np.shares_memory(written[layer], places[layer])
+        assert there == (layer in ("conv", "twice"))
+    seen = probe(extract, stimuli, layers, model="b")
+    whole = collect(
+        partial(stream, extract, stimuli, seen, model="b", batch=2), seen, 5
+    )
+    for layer in layers:
+        assert np.allclose(whole[layer], plain[layer], atol=1e-6)
 
 
 def test_the_module_is_left_in_the_mode_it_was_in(module: Branching) -> None:

@@ -22,6 +22,7 @@ from neuroledger.display import Display, NoDisplay
 from neuroledger.errors import StorageError
 from neuroledger.models.activations import (
     Form,
+    Passes,
     Probe,
     Store,
     Summary,
@@ -118,7 +119,7 @@ class DiskStore:
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
-        batches: Iterator[Mapping[str, Array]],
+        passes: Passes,
         *,
         model: str,
     ) -> dict[str, Array]:
@@ -134,7 +135,7 @@ class DiskStore:
         needed = probe.bytes_per_stimulus * rows + INDEX_BYTES * len(probe.shapes)
         with self._writing():
             self._announce(model, stimuli, probe, rows, needed)
-            self._write(model, identity, stimuli, probe, rows, batches)
+            self._write(model, identity, stimuli, probe, rows, passes())
         return self.get(identity, stimuli, list(probe.shapes))
 
     @contextmanager
@@ -214,7 +215,7 @@ class DiskStore:
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
-        batches: Iterator[Mapping[str, Array]],
+        passes: Passes,
         made: Summary,
         *,
         model: str,
@@ -239,8 +240,13 @@ class DiskStore:
             self._announce(model, stimuli, probe, rows, needed)
             try:
                 new = np.empty if in_memory else partial(_in_file, folder)
-                shown = self._reported(batches, model, rows)
-                arrays = collect(shown, probe, rows, new)
+
+                def reported(
+                    places: Mapping[str, Array] | None = None,
+                ) -> Iterator[Mapping[str, Array]]:
+                    return self._reported(passes(places), model, rows)
+
+                arrays = collect(reported, probe, rows, new)
                 for layer in probe.shapes:
                     values = arrays.pop(layer)
                     self.sum_up_kept(identity, stimuli, layer, values, made)

@@ -50,6 +50,32 @@ class Extract(Protocol):
         ...
 
 
+@runtime_checkable
+class Writing(Protocol):
+    """An :class:`Extract` that can write activations where they are collected, which saves their copies."""
+
+    def write(
+        self,
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
+        places: Mapping[str, Array],
+    ) -> Mapping[str, Array]:
+        """Return the same as a call; an answer of the shape and type of its layer's place is written there."""
+        ...
+
+
+class Passes(Protocol):
+    """Starts a pass over all stimuli, and yields its batches, layer → (presentation, …)."""
+
+    def __call__(
+        self, places: Mapping[str, Array] | None = None
+    ) -> Iterator[Mapping[str, Array]]:
+        """A batch may be a part of ``places``, arrays for the presentations of the whole pass, and is written already."""
+        ...
+
+
 @dataclass(frozen=True)
 class Probe:
     """Properties of the activations, measured on the first stimuli before a pass over all of them."""
@@ -94,11 +120,11 @@ class Store(Protocol):
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
-        batches: Iterator[Mapping[str, Array]],
+        passes: Passes,
         *,
         model: str,
     ) -> Mapping[str, Array]:
-        """Store the batches, ``rows`` presentations in all, and return the layers as ``get`` does; ``model`` is its name."""
+        """Store a pass of ``rows`` presentations, and return the layers as ``get`` does; ``model`` is its name."""
         ...
 
     def join(self, arrays: Sequence[Array]) -> Array:
@@ -172,12 +198,12 @@ class SummaryStore(Store, Protocol):
         stimuli: StimulusSet,
         probe: Probe,
         rows: int,
-        batches: Iterator[Mapping[str, Array]],
+        passes: Passes,
         made: Summary,
         *,
         model: str,
     ) -> None:
-        """Keep the summary of each layer of the batches, ``rows`` presentations in all, and no activations."""
+        """Keep the summary of each layer of a pass of ``rows`` presentations, and no activations."""
         ...
 
     def sum_up_kept(
@@ -292,6 +318,7 @@ def stream(
     extract: Extract,
     stimuli: StimulusSet,
     probed: Probe,
+    places: Mapping[str, Array] | None = None,
     *,
     model: str,
     trials: int = 1,
@@ -301,7 +328,8 @@ def stream(
     """Yield checked batches, layer → (presentation, …): all stimuli of the first trial, then of the second, and so on.
 
     If ``batch`` is None, it is chosen so that one batch of all layers takes at most ``BATCH_BYTES``. After the last
-    batch the first stimuli are shown once more: a model whose answer depends on earlier stimuli is refused.
+    batch the first stimuli are shown once more: a model whose answer depends on earlier stimuli is refused. Batches are
+    parts of ``places``, arrays for all presentations, where ``extract`` can write there.
 
     Raises
     ------
@@ -317,17 +345,24 @@ def stream(
         for trial in range(trials)
         for at in range(0, len(ids), size)
     ]
+    shown = 0
     for number, (trial, part) in enumerate(parts, start=1):
         if ahead is not None and number < len(parts):
             ahead(stimuli, parts[number][1])
-        values = checked(
-            extract(stimuli, part, layers, Trial(trial, trials)), part, layers, model
-        )
+        now = Trial(trial, trials)
+        if places is None or not isinstance(extract, Writing):
+            answer = extract(stimuli, part, layers, now)
+        else:
+            rows = slice(shown, shown + len(part))
+            own = {layer: array[rows] for layer, array in places.items()}
+            answer = extract.write(stimuli, part, layers, now, own)
+        shown += len(part)
+        values = checked(answer, part, layers, model)
         _require_shape(values, probed, part, model)
         if number == 1 and size >= PROBE and not stochastic:
             _require_batch_independence(probed.answers, values, model)
         yield values
-        del values  # its memory is used again by the next batch
+        del values, answer  # their memory is used again by the next batch
     if not stochastic:
         part = ids[:PROBE]
         again = checked(extract(stimuli, part, layers, Trial()), part, layers, model)
@@ -345,21 +380,23 @@ def batch_bytes(probed: Probe) -> int:
 
 
 def collect(
-    batches: Iterator[Mapping[str, Array]],
+    passes: Passes,
     probed: Probe,
     rows: int,
     new: Callable[[tuple[int, ...], np.dtype[Any]], Array] = np.empty,
 ) -> dict[str, Array]:
-    """Return the batches concatenated: layer → (presentation, …), in arrays made by ``new`` (default: in memory)."""
+    """Return the batches of a pass as arrays made by ``new`` (default: in memory), layer → (presentation, …)."""
     arrays = {
         layer: new((rows, *shape), probed.dtypes[layer])
         for layer, shape in probed.shapes.items()
     }
     filled = 0
-    for values in batches:
+    for values in passes(arrays):
         count = len(next(iter(values.values())))
         for layer, array in values.items():
-            arrays[layer][filled : filled + count] = array
+            place = arrays[layer][filled : filled + count]
+            if not np.may_share_memory(place, array):
+                place[...] = array
         filled += count
         del values, array  # see `stream`
     return arrays

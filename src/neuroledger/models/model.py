@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -21,6 +22,7 @@ from neuroledger.models.activations import (
     PROBE,
     Extract,
     Form,
+    Passes,
     Probe,
     Recorded,
     Repeated,
@@ -616,12 +618,13 @@ class LayeredModel:
 
     def _present(
         self, stimuli: StimulusSet, layers: Sequence[str], trials: int
-    ) -> tuple[Probe, Iterator[Mapping[str, Array]]]:
-        """Probe the first stimuli; return the probe and a lazy iterator over batches of all of them."""
+    ) -> tuple[Probe, Passes]:
+        """Probe the first stimuli; return the probe, and what starts a pass over all of them."""
         probed = probe(
             self.extract, stimuli, layers, model=self.id, stochastic=self.stochastic
         )
-        return probed, stream(
+        return probed, partial(
+            stream,
             self.extract,
             stimuli,
             probed,

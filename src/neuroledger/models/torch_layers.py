@@ -91,6 +91,17 @@ class TorchExtract:
         trial: Trial,
     ) -> dict[str, Array]:
         """Return layer → (stimulus, …) for ``stimulus_ids``, in that order."""
+        return self.write(stimuli, stimulus_ids, layers, trial, {})
+
+    def write(
+        self,
+        stimuli: StimulusSet,
+        stimulus_ids: Sequence[str],
+        layers: Sequence[str],
+        trial: Trial,
+        places: Mapping[str, Array],
+    ) -> dict[str, Array]:
+        """Return the same as a call; an answer of the shape and type of its layer's place is written there."""
         import torch
 
         inputs = self.inputs(stimuli, stimulus_ids)
@@ -106,9 +117,7 @@ class TorchExtract:
         with exclusive():
             self.module.to(device)
             with _evaluating(self.module), reproducible(device, seed):
-                return _run(
-                    self.module, inputs, layers, device, self.inputs.model, self.steps
-                )
+                return self._run(inputs, layers, device, places)
 
     def ahead(self, stimuli: StimulusSet, stimulus_ids: Sequence[str]) -> None:
         """Prepare the input of the next batch in the background."""
@@ -128,6 +137,50 @@ class TorchExtract:
                 torch.inference_mode(),
             ):
                 return _trace(self.module, inputs.to(device), self.inputs.model)
+
+    def _run(
+        self,
+        inputs: torch.Tensor,
+        layers: Sequence[str],
+        device: torch.device,
+        places: Mapping[str, Array],
+    ) -> dict[str, Array]:
+        """Run one forward pass; halve the batch if memory does not suffice."""
+        import torch
+
+        module = self.module
+        model = self.inputs.model
+        if self.steps is not None:
+            places = {}  # outputs of several runs are stacked
+        try:
+            with (
+                recording(module, layers, model, places) as runs,
+                torch.inference_mode(),
+            ):
+                shown = _match_dtype(module, inputs.to(device))
+                answer = _forward(module, shown, model)
+            if OUTPUT in layers and OUTPUT not in runs:
+                runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
+            return {
+                layer: _stack_runs(
+                    runs.get(layer, []), layer, len(inputs), model, self.steps
+                )
+                for layer in layers
+            }
+        except torch.OutOfMemoryError:
+            if len(inputs) == 1:
+                raise LimitError(
+                    f"model {model!r}: out of memory on {device} with one stimulus; use `device: cpu`, or name fewer layers"
+                ) from None
+        torch.cuda.empty_cache()
+        half = len(inputs) // 2
+        parts = [
+            self._run(part, layers, device, {})
+            for part in (inputs[:half], inputs[half:])
+        ]
+        return {
+            layer: np.concatenate([part[layer] for part in parts]) for layer in layers
+        }
 
 
 def check_layers(module: torch.nn.Module, layers: Sequence[str], model: str) -> None:
@@ -186,40 +239,6 @@ _TOKENS: Final[WeakKeyDictionary[torch.nn.Module, str]] = WeakKeyDictionary()
 
 def _token(module: torch.nn.Module) -> str:
     return _TOKENS.setdefault(module, uuid.uuid4().hex)
-
-
-def _run(
-    module: torch.nn.Module,
-    inputs: torch.Tensor,
-    layers: Sequence[str],
-    device: torch.device,
-    model: str,
-    steps: int | None,
-) -> dict[str, Array]:
-    """Run one forward pass; halve the batch if memory does not suffice."""
-    import torch
-
-    try:
-        with recording(module, layers, model) as runs, torch.inference_mode():
-            answer = _forward(module, _match_dtype(module, inputs.to(device)), model)
-        if OUTPUT in layers and OUTPUT not in runs:
-            runs[OUTPUT] = [_tensor(answer, OUTPUT, model)]
-        return {
-            layer: _stack_runs(runs.get(layer, []), layer, len(inputs), model, steps)
-            for layer in layers
-        }
-    except torch.OutOfMemoryError:
-        if len(inputs) == 1:
-            raise LimitError(
-                f"model {model!r}: out of memory on {device} with one stimulus; use `device: cpu`, or name fewer layers"
-            ) from None
-    torch.cuda.empty_cache()
-    half = len(inputs) // 2
-    parts = [
-        _run(module, part, layers, device, model, steps)
-        for part in (inputs[:half], inputs[half:])
-    ]
-    return {layer: np.concatenate([part[layer] for part in parts]) for layer in layers}
 
 
 def _trace(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> list[Run]:
@@ -287,9 +306,15 @@ def _forward(module: torch.nn.Module, inputs: torch.Tensor, model: str) -> objec
 
 @contextmanager
 def recording(
-    module: torch.nn.Module, layers: Sequence[str], model: str
+    module: torch.nn.Module,
+    layers: Sequence[str],
+    model: str,
+    places: Mapping[str, Array],
 ) -> Iterator[dict[str, list[torch.Tensor]]]:
-    """Record a copy of every output of the layers while the context is open: layer → outputs in order of the runs."""
+    """Record a copy of every output of the layers while the context is open: layer → outputs in order of the runs.
+
+    A copy of the shape and type of its layer's place is there; those of several runs are then the last one.
+    """
     import torch
 
     check_layers(module, layers, model)
@@ -300,7 +325,10 @@ def recording(
         def hook(_module: torch.nn.Module, _inputs: object, output: object) -> None:
             # A copy, because a later layer may modify the output in place; in the order in which it is returned.
             tensor = _tensor(output, layer, model).detach()
-            copy = tensor.clone(memory_format=torch.contiguous_format)
+            if _fits(tensor, places.get(layer)):
+                copy = torch.from_numpy(places[layer]).copy_(tensor)
+            else:
+                copy = tensor.clone(memory_format=torch.contiguous_format)
             runs.setdefault(layer, []).append(copy)
 
         return hook
@@ -315,6 +343,18 @@ def recording(
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _fits(tensor: torch.Tensor, place: Array | None) -> bool:
+    """Whether a place is for values of this shape, in single precision as these."""
+    import torch
+
+    return (
+        place is not None
+        and tensor.dtype == torch.float32
+        and place.dtype == np.float32
+        and tuple(tensor.shape) == place.shape
+    )
 
 
 def _tensor(output: object, layer: str, model: str) -> torch.Tensor:

@@ -114,7 +114,7 @@ def test_a_second_process_reads_the_same_scores_and_shows_no_image(
         raise AssertionError("a network was run")
 
     with monkeypatch.context() as patch:
-        patch.setattr("neuroledger.models.torch_layers._run", shown)
+        patch.setattr("neuroledger.models.torch_layers.TorchExtract._run", shown)
         again, chosen_again = curve(session_of(scored))
     assert computed == []
     forgotten(scored)

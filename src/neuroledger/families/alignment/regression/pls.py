@@ -440,13 +440,16 @@ def _dominant(M: Array, start: Array, rule: Pls, xp: ModuleType) -> tuple[Array,
         growth = length[1:-1] / length[:-2]
         change = 2 - 2 * growth / norm
         stopped = (change < rule.tolerance) | (squares <= 0)
+        count += steps
+        if count < rule.iterations - 1 and not bool(stopped.any()):
+            current = b[steps] / length[steps][:, None]
+            continue
         stop = np.asarray(stopped.tolist())
         done = np.asarray(stop.any(axis=0))
         last = np.where(done, stop.argmax(axis=0), steps - 1) + 1
         ends = last.tolist(), list(range(len(active)))
         c[active.tolist()] = b[ends] / length[ends][:, None]
         power[active.tolist()] = through[ends]
-        count += steps
         remaining = np.flatnonzero(np.logical_not(done))
         active = active[remaining]
         if len(remaining):
