@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -18,7 +19,7 @@ from neuroledger.engine.records.summary import known_records, summary_of
 from neuroledger.errors import DataError, StorageError
 from neuroledger.report.table import board_of, leaderboard
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats.differences import Joint, packed, unpacked
+from neuroledger.stats.differences import Joint, packed, pairs_among, unpacked
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from neuroledger.store import store
 from neuroledger.store.derived import Derived, derived_at, key_of, remembered
@@ -216,10 +217,16 @@ def test_an_uncertainty_keeps_its_bits() -> None:
         Part("data", ("stimulus",), keys, values, 6.0),
         Part("data", ("neuroid",), ("n",), values[:1] / 3, float("inf")),
     )
-    joint = Joint(1 / 3, Uncertainty(parts, {"stimulus": 7}, "logit", 0.1, "held-out"))
-    again = unpacked(packed(joint))
-    assert repr(again) == repr(joint)
-    assert again.uncertainty is not None
-    for part, other in zip(again.uncertainty.parts, parts, strict=True):
-        assert part.values.tobytes() == other.values.tobytes()
-    assert unpacked(packed(Joint(0.5, None))) == Joint(0.5, None)
+    known = Uncertainty(parts, {"stimulus": 7}, "logit", 0.1, "held-out")
+    joints = [Joint(1 / 3, known), Joint(0.5, None), Joint(-0.2, known * 3.0)]
+    pairs = pairs_among("abc", joints)
+    again = unpacked(json.loads(json.dumps(packed(pairs))))
+    assert repr(again) == repr(pairs)
+    assert again.p.tobytes() == pairs.p.tobytes()
+    for joint, other in zip(again.joints, joints, strict=True):
+        bits = [
+            part.values.tobytes() for part in getattr(joint.uncertainty, "parts", ())
+        ]
+        assert bits == [
+            part.values.tobytes() for part in getattr(other.uncertainty, "parts", ())
+        ]

@@ -82,6 +82,7 @@ def tests_of_all_pairs(
     uncertainties: Sequence[Uncertainty],
     *,
     beyond: float = 0.0,
+    rows: int | None = None,
 ) -> PairTests:
     """Return what ``(first - second).error`` and ``.p`` give for every pair of scores.
 
@@ -91,17 +92,21 @@ def tests_of_all_pairs(
         Of each score, (score,).
     beyond
         Number of standard errors that a difference must exceed to be tested; the p value of others is 1.
+    rows
+        Number of scores, from the first on, that are compared with all scores (default: all); the pairs of the others
+        have error 0.
     """
     from scipy.special import stdtr
 
     count = len(values)
+    rows = count if rows is None else rows
     places = _places(uncertainties)
     outcome = np.array([each.outcome for each in uncertainties])
     score = np.array(values, dtype=np.float64)
     error = np.zeros((count, count))
     p = np.ones((count, count))
-    for first in range(0, count, ROWS):
-        block = _Block(first, min(first + ROWS, count))
+    for first in range(0, rows, ROWS):
+        block = _Block(first, min(first + ROWS, rows))
         floor = np.maximum(*block.of(outcome))
         varies, freedom = _differences(places, block, floor)
         errors = np.maximum(varies, floor)
