@@ -695,15 +695,11 @@ def report(
 
 def _written(catalog: Catalog, suite: str | None, folder: Path) -> list[Path]:
     """Write the pages and the files that DVC shows as metrics; return the paths of the pages."""
-    from neuroledger.report.board import write_tracked
     from neuroledger.report.site import build_site
-    from neuroledger.report.table import boards_of
     from neuroledger.spec.load import read_params
 
     name = suite or read_params(catalog.root).suite
-    pages = build_site(catalog, name, folder, alone=suite is not None)
-    write_tracked(catalog.root, boards_of(catalog, name, new=suite is None))
-    return pages
+    return build_site(catalog, name, folder, alone=suite is not None, tracked=True)
 
 
 def _serve(folder: Path) -> None:

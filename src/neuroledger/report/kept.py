@@ -233,7 +233,8 @@ def _write(path: Path, content: str | bytes, present: str, memory: Path | None) 
     raw = content.encode() if isinstance(content, str) else content
     sha256 = hashlib.sha256(raw).hexdigest()
     if sha256 != present:
-        with replacing(path) as temporary:
+        # The next report sees that a page is empty; waiting for the disk takes longer than making one.
+        with replacing(path, durable=False) as temporary:
             temporary.write_bytes(raw)
         remember(path, sha256, memory)
     return sha256

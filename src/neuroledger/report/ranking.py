@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from neuroledger.stats.differences import Joint, JointMean, Pairs
     from neuroledger.stats.score import Score
 
-__all__ = ["Means", "Sources", "means_of", "tops_of", "with_ranks"]
+__all__ = ["WITHOUT", "Means", "Sources", "means_of", "tops_of", "with_ranks"]
 
 KEPT_SCORES: Final = 4096
 """Number of scores with their deviations in memory, of some 50 kB each; the others are read again."""
@@ -117,6 +117,9 @@ class Means(NamedTuple):
     groups: tuple[Cell, ...]
     mean: Cell
     key: str
+
+
+WITHOUT: Final = Means((), Cell("missing", reason="means are not computed"), "")
 
 
 def means_of(
@@ -223,6 +226,8 @@ def _ranks(
 ) -> dict[str, tuple[int, int]]:
     """Return the first and last rank of each model with a score."""
     models = [row.model for row in rows if row.score.status == "scored"]
+    if not models:
+        return {}
     keys = [means[model].key for model in models]
     key = key_of("ranks", *keys) if all(keys) else ""
 

@@ -23,7 +23,14 @@ from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.summary import known_records
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
+from neuroledger.report.board import (
+    FORMATS,
+    Leaderboard,
+    amount,
+    describe,
+    number,
+    write_tracked,
+)
 from neuroledger.report.kept import MANIFEST, Wanted, one_file_of, write_all
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
@@ -67,11 +74,13 @@ def build_site(
     *,
     records: Sequence[Record] | None = None,
     alone: bool = False,
+    tracked: bool = False,
 ) -> list[Path]:
     """Write the site of a suite into ``out`` and return the paths of its files.
 
     The site opens on the suite and has pages of everything in the repository. If the suite is ``alone``, it has only what
-    belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder.
+    belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder. The files that DVC shows as metrics
+    are ``tracked`` beside it (:func:`write_tracked`).
 
     The same records and specs give the same bytes. Every file is written atomically. Files of an earlier build that are no
     longer part of the site are removed; nothing else is.
@@ -99,6 +108,8 @@ def build_site(
     for name in previous - set(wanted):
         (out / name).unlink(missing_ok=True)
     write_json(out / MANIFEST, sorted(wanted))
+    if tracked:
+        write_tracked(catalog.root, world.own)
     return [out / name for name in sorted(wanted)]
 
 

@@ -12,6 +12,7 @@ from neuroledger.engine.records.summary import Known, Summary, known, known_reco
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
 from neuroledger.report.ranking import (
+    WITHOUT,
     Means,
     Sources,
     means_of,
@@ -26,6 +27,7 @@ from neuroledger.spec.load import read_params
 from neuroledger.spec.model_rules import overlap_notes
 from neuroledger.spec.suites import (
     COMMENSURABLE,
+    Group,
     groups_of,
     suites_of,
     to_score,
@@ -165,8 +167,19 @@ def board_of(
     suite: SuiteSpec,
     records: Sequence[Record] | Sequence[Known],
     withheld: Mapping[str, str] | None = None,
+    *,
+    ranked: bool = True,
 ) -> Leaderboard:
-    """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `withheld_in`, if known."""
+    """Return the board of a suite, which need not be in the catalogue.
+
+    Parameters
+    ----------
+    withheld
+        Result of :func:`withheld_in`, if known.
+    ranked
+        Whether models have means and ranks; without, only scores, of which those are marked that none is clearly better
+        than.
+    """
     if withheld is None:
         withheld = withheld_in(catalog)
     sources = _sources(catalog, suite, records, withheld)
@@ -176,9 +189,11 @@ def board_of(
     )
     column_weights = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
-    groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
-    weights = weights_of(column_weights, parents, suite.hierarchy)
-    sources.shares = (*(group.shares for group in groups), weights)
+    groups: tuple[Group, ...] = ()
+    if ranked:
+        groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
+        weights = weights_of(column_weights, parents, suite.hierarchy)
+        sources.shares = (*(group.shares for group in groups), weights)
     models = _models(catalog, suite, sources)
     fitting = _fitting(catalog, models, columns, sources)
     cells = {
@@ -192,11 +207,11 @@ def board_of(
         model: cells[model] for model in cells if not catalog.model(model).control
     }
     tops = tops_of(sources, entrants, columns)
-    means = means_of(sources, cells)
+    means = means_of(sources, cells) if ranked else dict.fromkeys(cells, WITHOUT)
     rows = [_row(catalog, model, cells[model], means[model]) for model in cells]
-    ranked = with_ranks(sources, rows, columns, means, tops)
+    rows = with_ranks(sources, rows, columns, means, tops)
     return Leaderboard(
-        suite.id, suite.version, suite.title, columns, groups, _ordered(ranked)
+        suite.id, suite.version, suite.title, columns, groups, _ordered(rows)
     )
 
 
