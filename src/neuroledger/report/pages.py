@@ -49,6 +49,7 @@ from neuroledger.store.derived import (
     key_of,
     remembered,
 )
+from neuroledger.store.store import Store, open_store
 
 __all__ = [
     "Late",
@@ -136,7 +137,9 @@ class World:
     everything: Leaderboard
     records: tuple[Known, ...]
     reports: Mapping[str, ValidationReport]
-    references: Mapping[str, Reference]
+    references: Mapping[str, dict[str, str]]
+    """The key, the line and the BibTeX entry of each reference by its key."""
+    store: Store
     history: Mapping[tuple[str, str], tuple[Step, ...]]
     suites: tuple[SuiteSpec, ...]
     """The suite of each board."""
@@ -186,7 +189,8 @@ def gather(
         everything=_every(catalog, shown.benchmarks, records, withheld),
         records=tuple(records),
         reports=_reports(catalog, shown.datasets),
-        references=shown.references,
+        references={key: _entry(key, each) for key, each in shown.references.items()},
+        store=open_store(catalog.root),
         history=history(catalog.root),
         suites=(*suites, *further),
         withheld=withheld,
@@ -727,9 +731,7 @@ def _key_with_samples(world: World, record: Known, column: Column) -> str:
     key = _key([record])
     if not key or column.private or not summary.has_score:
         return key
-    return (
-        f"{key} {state_of_samples(world.catalog.root, summary.id, _headline(summary))}"
-    )
+    return f"{key} {state_of_samples(world.store, summary.id, _headline(summary))}"
 
 
 def _headline(summary: Summary) -> str:
@@ -848,21 +850,21 @@ def _calibration(world: World, benchmark: str) -> dict[str, object] | None:
 
 
 def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
-    """Return each reference once: its key; authors, year and title in a line; and its BibTeX entry."""
-    references = []
-    for key in dict.fromkeys(keys):
-        if key in world.references:
-            fields = world.references[key].fields
-            authors = " ".join(fields.get("author", "").split()).split(" and ")
-            families = [re.findall(FAMILY, author)[0] for author in authors]
-            several = len(authors) > 2 or authors[-1] == "others"
-            names = f"{families[0]} et al." if several else " and ".join(families)
-            line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
-            line = re.sub(r"[{}\\]", "", line)
-            references.append(
-                {"key": key, "line": line, "text": world.references[key].text}
-            )
-    return references
+    """Return each reference once."""
+    known = world.references
+    return [known[key] for key in dict.fromkeys(keys) if key in known]
+
+
+def _entry(key: str, reference: Reference) -> dict[str, str]:
+    """Return what pages show of a reference: its key; authors, year and title in a line; and its BibTeX entry."""
+    fields = reference.fields
+    authors = " ".join(fields.get("author", "").split()).split(" and ")
+    families = [re.findall(FAMILY, author)[0] for author in authors]
+    several = len(authors) > 2 or authors[-1] == "others"
+    names = f"{families[0]} et al." if several else " and ".join(families)
+    line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
+    line = re.sub(r"[{}\\]", "", line)
+    return {"key": key, "line": line, "text": reference.text}
 
 
 def _has_files(report: ValidationReport | None) -> bool:

@@ -98,18 +98,22 @@ def build_site(
     memory = catalog.root / ".cache" if is_stored else None
     given = known_records(catalog.root) if records is None else records
     world = gather(catalog, suite, given, alone=alone)
-    wanted = {name: _wanted(content, world) for name, content in _contents(world)}
+    texts = {board.suite: FORMATS["json"](board) for board in world.boards}
+    contents = _contents(world, texts)
+    wanted = {name: _wanted(content, world) for name, content in contents}
     if alone:
         wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
         wanted[".gitignore"] = Wanted("", lambda: "*\n")
     # The manifest is written first, so that the next build recognises the files of one that was killed.
-    write_json(out / MANIFEST, sorted(previous | set(wanted)))
+    former = _files_inside(out, previous - set(wanted))
+    write_json(out / MANIFEST, sorted(former | set(wanted)))
     write_all(out, wanted, derived, memory)
-    for name in previous - set(wanted):
+    for name in former:
         (out / name).unlink(missing_ok=True)
     write_json(out / MANIFEST, sorted(wanted))
     if tracked:
-        write_tracked(catalog.root, world.own)
+        texts_of_own = [texts[board.suite] for board in world.own]
+        write_tracked(catalog.root, world.own, texts_of_own)
     return [out / name for name in sorted(wanted)]
 
 
@@ -132,18 +136,17 @@ def _key_of_page(page: Page, main: Leaderboard) -> str:
     return key_of("page", known, late, installed_sha256())
 
 
-def _contents(world: World) -> Iterator[tuple[str, Page | str | bytes]]:
+def _contents(
+    world: World, texts: Mapping[str, str]
+) -> Iterator[tuple[str, Page | str | bytes]]:
+    """Yield the name and content of each file; ``texts`` has the boards as JSON."""
     for page in pages(world):
         yield page if isinstance(page, Picture) else (page.path, page)
     for name in ASSETS:
         yield name, _template(name)
-    for suffix, kind in (
-        ("csv", "csv"),
-        ("json", "json"),
-        ("tex", "latex"),
-        ("md", "markdown"),
-    ):
-        for board in world.boards:
+    for board in world.boards:
+        yield f"{board.suite}.json", texts[board.suite]
+        for suffix, kind in (("csv", "csv"), ("tex", "latex"), ("md", "markdown")):
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
 
@@ -198,7 +201,7 @@ def render_alone(template: str, **context: object) -> str:
 
 
 def _previous_files(out: Path) -> set[str]:
-    """Return the files of an earlier build; remove temporary files of a killed one."""
+    """Return the names of the files of an earlier build; remove temporary files of a killed one."""
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; give a folder for the site")
     sweep(out)
@@ -207,7 +210,7 @@ def _previous_files(out: Path) -> set[str]:
     except (OSError, ValueError):
         names = None
     if isinstance(names, list):
-        return _files_inside(out, names)
+        return set(map(str, names))
     if out.is_dir() and any(out.iterdir()):
         raise RequestError(
             f"{out} contains files that are not part of a site; give an empty or new folder"
@@ -215,10 +218,10 @@ def _previous_files(out: Path) -> set[str]:
     return set()
 
 
-def _files_inside(out: Path, names: Iterable[object]) -> set[str]:
+def _files_inside(out: Path, names: Iterable[str]) -> set[str]:
     """Return the names that are files below a folder."""
     inside = out.resolve()
-    paths = {str(name): (out / str(name)).resolve() for name in names}
+    paths = {name: (out / name).resolve() for name in names}
     return {
         name
         for name, path in paths.items()
