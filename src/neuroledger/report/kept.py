@@ -7,15 +7,22 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
+from neuroledger.engine.records.summary import Known, Summary, known_at
 from neuroledger.report.history import RECORDS, log_of
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
-from neuroledger.store.files import Seen, files_below, look_at, replacing
+from neuroledger.store.files import (
+    Seen,
+    files_below,
+    json_files,
+    look_at,
+    replacing,
+)
 from neuroledger.store.hashes import (
     hashed,
     recalled,
@@ -31,6 +38,7 @@ __all__ = [
     "folder_of",
     "inputs_of",
     "one_file_of",
+    "recorded",
     "remember_site",
     "text_of",
     "unchanged",
@@ -53,6 +61,66 @@ def folder_of(suite: str | None) -> Path:
 def one_file_of(suite: str) -> str:
     """Return the name of the file that has all pages of a suite and can be mailed."""
     return f"{suite}-in-one-file.html"
+
+
+def recorded(root: Path) -> list[Known]:
+    """Return every record of a repository, as :func:`known_records` does.
+
+    The summaries of a folder are remembered in one text, by the states of its files: the files of a folder that did not
+    change are neither hashed nor looked up one by one. A folder with a file that is no record is read each time.
+    """
+    derived = derived_at(root)
+    depth = len((root / RECORDS).parts)
+    every = groupby(json_files(root / RECORDS), lambda path: path.parts[depth])
+    folders = [list(paths) for _, paths in every]
+    keys = [
+        key_of_files("records of a folder", map(look_at, paths)) for paths in folders
+    ]
+    held = derived.recall(filter(None, keys))
+    changed = [
+        path
+        for key, paths in zip(keys, folders, strict=True)
+        if key not in held
+        for path in paths
+    ]
+    read = known_at(root, changed)
+    records: list[Known] = []
+    new: dict[str, object] = {}
+    for key, paths in zip(keys, folders, strict=True):
+        if key in held:
+            records += _unpacked(held[key], paths)
+            continue
+        found = [read[path] for path in paths if path in read]
+        records += found
+        if key and len(found) == len(paths):
+            new[key] = _packed(found)
+    derived.remember(new)
+    return records
+
+
+class _Folder(TypedDict):
+    """Records of a folder: the hash of each, and the values of each field of their summaries; one value if all have it."""
+
+    sha256: list[str]
+    columns: list[list[Any]]
+
+
+def _packed(records: Sequence[Known]) -> _Folder:
+    """Return the records of a folder as plain data."""
+    columns = [
+        list(column[:1] if len(set(map(repr, column))) == 1 else column)
+        for column in zip(*(each.summary.row() for each in records), strict=True)
+    ]
+    return {"sha256": [each.sha256 for each in records], "columns": columns}
+
+
+def _unpacked(plain: _Folder, paths: Sequence[Path]) -> Iterator[Known]:
+    """Yield the records at these paths, which :func:`_packed` made plain."""
+    count = len(paths)
+    columns = [each * (count // len(each)) for each in plain["columns"]]
+    rows = zip(*columns, strict=True)
+    for path, sha256, row in zip(paths, plain["sha256"], rows, strict=True):
+        yield Known(Summary.of_row(row), path, sha256)
 
 
 def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:
