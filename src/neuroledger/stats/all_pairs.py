@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -149,22 +150,24 @@ def _differences(
 
 def _places(uncertainties: Sequence[Uncertainty]) -> list[_Place]:
     """Return the deviations of all scores, place by place."""
-    names = dict.fromkeys(part.place for each in uncertainties for part in each.parts)
-    return [_place(name, [each.part(name) for each in uncertainties]) for name in names]
+    by_place = [{part.place: part for part in each.parts} for each in uncertainties]
+    names = dict.fromkeys(name for parts in by_place for name in parts)
+    return [_place(name, [parts.get(name) for parts in by_place]) for name in names]
 
 
 def _place(name: tuple[str, tuple[str, ...]], parts: Sequence[Part | None]) -> _Place:
     """Return the deviations of all scores at one place; a score without this part does not vary there."""
     # Most scores have the same groups.
-    groups = dict.fromkeys(part.keys for part in parts if part)
-    keys = dict.fromkeys(key for each in groups for key in each)
-    column = {key: at for at, key in enumerate(keys)}
-    columns = {each: [column[key] for key in each] for each in groups}
-    values = np.zeros((len(parts), len(column)))
-    freedom = np.full(len(parts), np.inf)
+    rows: dict[tuple[str, ...], list[int]] = {}
     for row, part in enumerate(parts):
         if part is not None:
-            values[row, columns[part.keys]] += part.values
-            freedom[row] = part.freedom
+            rows.setdefault(part.keys, []).append(row)
+    keys = dict.fromkeys(key for each in rows for key in each)
+    column = {key: at for at, key in enumerate(keys)}
+    values = np.zeros((len(parts), len(column)))
+    for groups, own in rows.items():
+        places = np.ix_(own, [column[key] for key in groups])
+        values[places] = [part.values for row in own if (part := parts[row])]
+    freedom = np.array([part.freedom if part else math.inf for part in parts])
     population, over = name
     return _Place(population, len(over) == 1, values, freedom)
