@@ -48,6 +48,7 @@ __all__ = [
 MANIFEST: Final = "pages.json"
 FOLDERS: Final = ("specs", "data", "results")
 FILES: Final = ("params.yaml", "allowed_signers")
+FOLDER: Final = "records of a folder"
 CLAIMS: Final = "results/claims"
 TRACKED: Final = ("results/metrics", "results/leaderboard.json")
 """What is written beside the pages."""
@@ -66,34 +67,33 @@ def one_file_of(suite: str) -> str:
 def recorded(root: Path) -> list[Known]:
     """Return every record of a repository, as :func:`known_records` does.
 
-    The summaries of a folder are remembered in one text, by the states of its files: the files of a folder that did not
-    change are neither hashed nor looked up one by one. A folder with a file that is no record is read each time.
+    The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
+    not change are neither hashed nor looked up one by one. A folder with a file that is no record is read each time.
     """
     derived = derived_at(root)
     depth = len((root / RECORDS).parts)
     every = groupby(json_files(root / RECORDS), lambda path: path.parts[depth])
-    folders = [list(paths) for _, paths in every]
-    keys = [
-        key_of_files("records of a folder", map(look_at, paths)) for paths in folders
-    ]
-    held = derived.recall(filter(None, keys))
-    changed = [
-        path
-        for key, paths in zip(keys, folders, strict=True)
-        if key not in held
-        for path in paths
-    ]
+    folders = {name: list(paths) for name, paths in every}
+    states = {
+        name: key_of_files(FOLDER, map(look_at, paths))
+        for name, paths in folders.items()
+    }
+    places = {name: key_of(FOLDER, name) for name in folders}
+    held: dict[str, list[Known]] = {}
+    for name, place in places.items():
+        # The texts of all folders are not in memory at once.
+        plain = derived.recall([place]).get(place)
+        if plain is not None and states[name] and plain["states"] == states[name]:
+            held[name] = list(_unpacked(plain, folders[name]))
+    changed = [path for name in folders if name not in held for path in folders[name]]
     read = known_at(root, changed)
-    records: list[Known] = []
     new: dict[str, object] = {}
-    for key, paths in zip(keys, folders, strict=True):
-        if key in held:
-            records += _unpacked(held[key], paths)
-            continue
-        found = [read[path] for path in paths if path in read]
+    records: list[Known] = []
+    for name, paths in folders.items():
+        found = held.get(name) or [read[path] for path in paths if path in read]
         records += found
-        if key and len(found) == len(paths):
-            new[key] = _packed(found)
+        if name not in held and states[name] and len(found) == len(paths):
+            new[places[name]] = _packed(found, states[name])
     derived.remember(new)
     return records
 
@@ -101,17 +101,19 @@ def recorded(root: Path) -> list[Known]:
 class _Folder(TypedDict):
     """Records of a folder: the hash of each, and the values of each field of their summaries; one value if all have it."""
 
+    states: str
     sha256: list[str]
     columns: list[list[Any]]
 
 
-def _packed(records: Sequence[Known]) -> _Folder:
+def _packed(records: Sequence[Known], states: str) -> _Folder:
     """Return the records of a folder as plain data."""
     columns = [
         list(column[:1] if len(set(map(repr, column))) == 1 else column)
         for column in zip(*(each.summary.row() for each in records), strict=True)
     ]
-    return {"sha256": [each.sha256 for each in records], "columns": columns}
+    hashes = [each.sha256 for each in records]
+    return {"states": states, "sha256": hashes, "columns": columns}
 
 
 def _unpacked(plain: _Folder, paths: Sequence[Path]) -> Iterator[Known]:
