@@ -31,6 +31,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SIZES = ((10, 50), (30, 100), (100, 100))
 SETTLED_SECONDS = 3
 """Age of a file from which its state is remembered, with a margin."""
+MOVED = 0.01
+"""Change of a score."""
 ON_ONE_SET = 10
 """Number of benchmarks that share a data set."""
 DATASET, BENCHMARK = "Digits.simulated", "Digits.simulated.IT-ridge"
@@ -74,10 +76,7 @@ def repository(root: Path, benchmarks: int, models: int) -> None:
         made = _record(base, job, skill[job.model], rng)
         place = record_path(root, job.benchmark, job.model)
         place.parent.mkdir(parents=True, exist_ok=True)
-        plain = made.model_dump(mode="json")
-        plain["payload_sha256"] = payload_of(plain)
-        text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
-        place.write_text(f"{text}\n")
+        _write(place, made)
 
 
 def _write_specs(root: Path, benchmarks: int, models: int) -> None:
@@ -185,12 +184,31 @@ def _time_of_children() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
+def _write(path: Path, record: Record) -> None:
+    """Write a record, with the hash of its payload."""
+    plain = record.model_dump(mode="json")
+    plain["payload_sha256"] = payload_of(plain)
+    text = json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
+    path.write_text(f"{text}\n")
+
+
 def _change_one(root: Path) -> None:
-    path = next((root / "results" / "records").rglob("*.json"))
+    """Move the score of one model on one benchmark, as another run of a changed model does."""
+    path = next((root / "results" / "records").rglob("model*.json"))
     record = read_record(path)
-    environment = record.environment.model_copy(update={"processor": "another"})
-    changed = record.model_copy(update={"environment": environment})
-    path.write_text(json.dumps(changed.model_dump(mode="json"), indent=2))
+    assert record.score is not None and record.score.low is not None
+    assert record.score.value is not None and record.score.high is not None
+    changed = {
+        "value": record.score.value + MOVED,
+        "low": record.score.low + MOVED,
+        "high": record.score.high + MOVED,
+    }
+    scores = {
+        metric: each.model_copy(update=changed)
+        for metric, each in record.scores.items()
+    }
+    score = record.score.model_copy(update=changed)
+    _write(path, record.model_copy(update={"score": score, "scores": scores}))
 
 
 def _nothing(root: Path) -> None:

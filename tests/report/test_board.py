@@ -224,7 +224,8 @@ def test_the_files_of_dvc_have_the_scores_of_each_benchmark_and_no_others(
         columns=(column("more"),),
         rows=(row("one", [GOOD], GOOD, (1, 1)),),
     )
-    write_tracked(tmp_path, [BOARD, second])
+    boards = [BOARD, second]
+    write_tracked(tmp_path, boards, list(map(as_json, boards)))
     assert {path.name: path.read_text() for path in folder.iterdir()} == {
         "lab.V4-ridge.json": '{\n  "noise": 0.02,\n  "one": 0.5,\n  "two_b": -0.0001\n}\n',
         "lab.V4-cost.json": '{\n  "one": 123456.0,\n  "two_b": 1.23456\n}\n',

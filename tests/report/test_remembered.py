@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import subprocess
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,18 @@ import pytest
 
 from neuroledger.engine import record as records_module
 from neuroledger.engine.record import read_all, read_record, record_path
-from neuroledger.engine.records.summary import known_records, summary_of
+from neuroledger.engine.records.summary import (
+    Known,
+    known_at,
+    known_records,
+    summary_of,
+)
 from neuroledger.errors import DataError, StorageError
+from neuroledger.report import kept
+from neuroledger.report.kept import recorded
 from neuroledger.report.table import board_of, leaderboard
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats.differences import Joint, packed, unpacked
+from neuroledger.stats.differences import Joint, packed, pairs_among, unpacked
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from neuroledger.store import store
 from neuroledger.store.derived import Derived, derived_at, key_of, remembered
@@ -50,6 +59,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(records_module, "json_object", watched)
     monkeypatch.setattr("neuroledger.store.hashes.SETTLED_NS", -1)
+    monkeypatch.setattr("neuroledger.store.derived.SETTLED_NS", -1)
     return contents
 
 
@@ -113,6 +123,33 @@ def test_a_file_that_is_as_long_and_as_old_as_before_is_seen(catalog: Catalog) -
 
 
 @pytest.mark.usefixtures("parsed")
+def test_only_files_of_a_folder_that_changed_are_looked_up(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep(catalog, record("bee", RIDGE, 0.0), record("bee", PLS, -0.0))
+    looked: list[str] = []
+
+    def watched(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
+        paths = list(paths)
+        looked.extend(path.parent.name for path in paths)
+        return known_at(root, paths)
+
+    monkeypatch.setattr(kept, "known_at", watched)
+    steps: tuple[tuple[str, ...], ...] = ((RIDGE, PLS), (), (RIDGE,), (), (PLS,))
+    for at, changed in enumerate(steps):
+        if at:
+            keep(catalog, *(record("cat", id, 0.1 * at) for id in changed))
+        looked.clear()
+        found = [
+            (each.path, each.sha256, repr(each.summary))
+            for each in recorded(catalog.root)
+        ]
+        assert set(looked) == set(changed)
+        every = known_records(catalog.root)
+        assert found == [(each.path, each.sha256, repr(each.summary)) for each in every]
+
+
+@pytest.mark.usefixtures("parsed")
 def test_a_removed_record_is_gone(catalog: Catalog) -> None:
     board(catalog)
     record_path(catalog.root, RIDGE, "ant").unlink()
@@ -168,9 +205,12 @@ def test_a_file_that_was_just_written_is_read_again(catalog: Catalog) -> None:
 
 
 @pytest.mark.usefixtures("parsed")
-def test_a_summary_says_what_its_record_says(catalog: Catalog) -> None:
+@pytest.mark.parametrize("read", [known_records, recorded])
+def test_a_summary_says_what_its_record_says(
+    catalog: Catalog, read: Callable[[Path], list[Known]]
+) -> None:
     for _ in range(2):
-        for known in known_records(catalog.root):
+        for known in read(catalog.root):
             named = known.summary.benchmark, known.summary.model
             whole = read_record(record_path(catalog.root, *named))
             assert known.summary == summary_of(whole)
@@ -216,10 +256,16 @@ def test_an_uncertainty_keeps_its_bits() -> None:
         Part("data", ("stimulus",), keys, values, 6.0),
         Part("data", ("neuroid",), ("n",), values[:1] / 3, float("inf")),
     )
-    joint = Joint(1 / 3, Uncertainty(parts, {"stimulus": 7}, "logit", 0.1, "held-out"))
-    again = unpacked(packed(joint))
-    assert repr(again) == repr(joint)
-    assert again.uncertainty is not None
-    for part, other in zip(again.uncertainty.parts, parts, strict=True):
-        assert part.values.tobytes() == other.values.tobytes()
-    assert unpacked(packed(Joint(0.5, None))) == Joint(0.5, None)
+    known = Uncertainty(parts, {"stimulus": 7}, "logit", 0.1, "held-out")
+    joints = [Joint(1 / 3, known), Joint(0.5, None), Joint(-0.2, known * 3.0)]
+    pairs = pairs_among("abc", joints)
+    again = unpacked(json.loads(json.dumps(packed(pairs))))
+    assert repr(again) == repr(pairs)
+    assert again.p.tobytes() == pairs.p.tobytes()
+    for joint, other in zip(again.joints, joints, strict=True):
+        bits = [
+            part.values.tobytes() for part in getattr(joint.uncertainty, "parts", ())
+        ]
+        assert bits == [
+            part.values.tobytes() for part in getattr(other.uncertainty, "parts", ())
+        ]

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from neuroledger.stats import differences
+from neuroledger.stats.all_pairs import PairTests
 from neuroledger.stats.all_pairs import tests_of_all_pairs as all_pairs
+from neuroledger.stats.differences import (
+    Joint,
+    better_in,
+    clearly_better,
+    packed,
+    pairs_among,
+    unpacked,
+)
 from neuroledger.stats.uncertainty import Part, Uncertainty
 
 NAMES = ("a", "b", "c", "d")
@@ -73,3 +85,60 @@ def test_a_small_difference_is_not_tested_if_only_large_ones_are_asked_for():
     every, large = (all_pairs(values, alone, beyond=each) for each in (0.0, 1.96))
     assert (large.p[:2, :2] == 1).all() and every.p[0, 1] < 1
     assert (large.p[2] == every.p[2]).all() and large.p[2, 0] < 1e-6
+
+
+def joints_of_boards(rng: np.random.Generator, count: int) -> dict[str, Joint]:
+    """Numbers of which some vary on other items, in whole outcomes, or not at all, and some are equal."""
+    joints = {}
+    for at in range(count):
+        groups = tuple(f"s{item}" for item in range(int(rng.choice([20, 20, 21]))))
+        parts = tuple(
+            Part(population, over, groups, 0.02 * rng.normal(size=len(groups)), 19.0)
+            for population, over in PLACES[: rng.integers(0, 6)]
+        )
+        known = Uncertainty(parts, outcome=float(rng.choice([0.0, 0.0, 0.05])))
+        value = float(rng.choice([rng.normal(0, 0.5), 0.25]))
+        joints[f"number {at}"] = Joint(value, known if rng.random() < 0.9 else None)
+    joints["copy"] = joints["number 0"]
+    return joints
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_numbers_that_change_or_come_or_go_are_compared_with_all_others(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(seed)
+    every = joints_of_boards(rng, 100)
+    tested: list[int] = []
+
+    def counted(*given: Any, rows: int | None = None, **more: Any) -> PairTests:
+        tested.append(-1 if rows is None else rows)
+        return all_pairs(*given, rows=rows, **more)
+
+    monkeypatch.setattr(differences, "tests_of_all_pairs", counted)
+    names: list[str] = list(rng.permutation(list(every)[:70]))
+    pairs = pairs_among(names, [every[name] for name in names])
+    for _ in range(6):
+        gone = set(rng.choice(names, rng.integers(0, 4), replace=False).tolist())
+        come = rng.choice(list(every), rng.integers(0, 4), replace=False).tolist()
+        names = [name for name in names if name not in gone]
+        names += [name for name in come if name not in names]
+        joints = [every[name] for name in names]
+        pairs = pairs_among(names, joints, unpacked(packed(pairs)))
+        assert 0 <= tested[-1] <= len(come), "only new ones are tested"
+        for higher in (True, False):
+            expected = clearly_better(joints, higher=higher)
+            assert expected.any() and not expected.all()
+            np.testing.assert_array_equal(better_in(pairs, higher=higher), expected)
+
+
+def test_all_pairs_are_tested_where_rounding_might_decide() -> None:
+    """A remembered p value that is almost the level is not believed."""
+    known = Uncertainty((Part("one", ("stimulus",), ("a",), np.array([1.0]), 9.0),))
+    joints = [Joint(3.0, known), Joint(0.0, known * -1.0)]
+    pairs = pairs_among("ab", joints)
+    assert not better_in(pairs).any()
+    for p, is_believed in ((0.05 - 1e-12, False), (0.01, True)):
+        told = pairs._replace(p=np.where(np.isnan(pairs.p), np.nan, p))
+        assert better_in(told).any()
+        assert better_in(pairs_among("ab", joints, told)).any() == is_believed

@@ -12,7 +12,7 @@ import xarray as xr
 from neuroledger.data.assembly import read, write
 from neuroledger.errors import AssemblyError
 from neuroledger.stats.score import Score
-from neuroledger.store.store import Written, open_store
+from neuroledger.store.store import Store, Written, open_store
 
 __all__ = ["keep_samples", "predictions_of", "samples_of", "state_of_samples"]
 
@@ -83,9 +83,9 @@ def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     return _stored(root, job, metric, PREDICTIONS)
 
 
-def state_of_samples(root: Path, job: str, metric: str) -> str:
+def state_of_samples(store: Store, job: str, metric: str) -> str:
     """Return a text that changes whenever the stored samples change; empty without any."""
-    return open_store(root).state(KIND, _key(job, metric))
+    return store.state(KIND, _key(job, metric))
 
 
 def _stored(root: Path, job: str, metric: str, part: str) -> xr.DataArray | None:

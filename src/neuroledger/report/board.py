@@ -6,7 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -381,12 +381,15 @@ def as_csv(board: Leaderboard) -> str:
 
 def as_json(board: Leaderboard) -> str:
     """Return the whole board as JSON with sorted keys."""
-    return (
-        json.dumps(
-            asdict(board), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False
-        )
-        + "\n"
+    text = json.dumps(
+        board,
+        default=vars,
+        indent=2,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
     )
+    return f"{text}\n"
 
 
 def _names(board: Leaderboard) -> list[str]:
@@ -457,14 +460,26 @@ def as_text(kind: str, boards: Sequence[Leaderboard]) -> str:
     """Return several boards in one of :data:`FORMATS`; JSON is a list."""
     texts = [FORMATS[kind](board).rstrip("\n") for board in boards]
     if kind == "json":
-        return "[\n" + ",\n".join(texts) + "\n]\n"
+        return _list_of(texts)
     return "\n\n".join(texts) + "\n"
 
 
-def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
+def _list_of(texts: Sequence[str]) -> str:
+    """Return JSON texts as a list in JSON."""
+    return "[\n" + ",\n".join(text.rstrip("\n") for text in texts) + "\n]\n"
+
+
+def write_tracked(
+    root: Path, boards: Sequence[Leaderboard], texts: Sequence[str]
+) -> None:
     """Write ``results/metrics/<benchmark>.json`` (model: score) and ``results/leaderboard.json``.
 
     Files of benchmarks that are no longer in the suite are removed.
+
+    Parameters
+    ----------
+    texts
+        Each board as JSON.
     """
     folder = root / "results" / "metrics"
     written = set()
@@ -479,4 +494,4 @@ def write_tracked(root: Path, boards: Sequence[Leaderboard]) -> None:
             written.add(path)
     for path in set(folder.glob("*.json")) - written:
         path.unlink()
-    write_text(root / "results" / "leaderboard.json", as_text("json", boards))
+    write_text(root / "results" / "leaderboard.json", _list_of(texts))

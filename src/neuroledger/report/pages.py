@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonprefix
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -48,6 +49,7 @@ from neuroledger.store.derived import (
     key_of,
     remembered,
 )
+from neuroledger.store.store import Store, open_store
 
 __all__ = [
     "Late",
@@ -118,15 +120,26 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """Content of a site: the boards of the suite, its parts and other suites with scores; a board of all benchmarks."""
+    """Content of a site: the boards of the suite, its parts and other suites with scores; a board of all benchmarks.
+
+    Attributes
+    ----------
+    own
+        The boards of the suite and of its parts, which are the first of ``boards``.
+    everything
+        The scores on all benchmarks, without means.
+    """
 
     catalog: Catalog
     main: Leaderboard
+    own: tuple[Leaderboard, ...]
     boards: tuple[Leaderboard, ...]
     everything: Leaderboard
     records: tuple[Known, ...]
     reports: Mapping[str, ValidationReport]
-    references: Mapping[str, Reference]
+    references: Mapping[str, dict[str, str]]
+    """The key, the line and the BibTeX entry of each reference by its key."""
+    store: Store
     history: Mapping[tuple[str, str], tuple[Step, ...]]
     suites: tuple[SuiteSpec, ...]
     """The suite of each board."""
@@ -171,11 +184,13 @@ def gather(
     return World(
         catalog=catalog,
         main=boards[0],
+        own=boards,
         boards=(*boards, *further_boards),
         everything=_every(catalog, shown.benchmarks, records, withheld),
         records=tuple(records),
         reports=_reports(catalog, shown.datasets),
-        references=shown.references,
+        references={key: _entry(key, each) for key, each in shown.references.items()},
+        store=open_store(catalog.root),
         history=history(catalog.root),
         suites=(*suites, *further),
         withheld=withheld,
@@ -253,7 +268,8 @@ def _every(
         "title": "Every benchmark",
         "benchmarks": [{"id": id} for id in benchmarks],
     }
-    return board_of(catalog, SuiteSpec.model_validate(fields), records, withheld)
+    suite = SuiteSpec.model_validate(fields)
+    return board_of(catalog, suite, records, withheld, ranked=False)
 
 
 def pages(world: World) -> Iterator[Page | Picture]:
@@ -262,7 +278,6 @@ def pages(world: World) -> Iterator[Page | Picture]:
     yield Page("index.html", "index.html.j2", _index(world, pictures))
     yield from _benchmark_pages(world)
     yield from _model_pages(world)
-    yield from _record_pages(world)
     yield from _dataset_pages(world, pictures)
     yield from _claim_pages(world)
     cited = _cited(world, sorted(world.references))
@@ -379,7 +394,31 @@ def _known_by(spec: DatasetSpec, report: ValidationReport | None) -> list[KnownB
     return known_by(report.signatures)
 
 
+class _Whole:
+    """Whole records, which are parsed once for the page of their benchmark and for their own, and then in memory.
+
+    Those of the page of another benchmark replace them.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[Path | None, Record] = {}
+
+    def of_benchmark(self, known_ones: Sequence[Known]) -> list[Record]:
+        """Return the records of a benchmark."""
+        records = [each.record() for each in known_ones]
+        paths = [each.path for each in known_ones]
+        self._held = dict(zip(paths, records, strict=True))
+        return records
+
+    def of(self, known_one: Known) -> Record:
+        """Return a record."""
+        held = None if known_one.path is None else self._held.get(known_one.path)
+        return known_one.record() if held is None else held
+
+
 def _benchmark_pages(world: World) -> Iterator[Page]:
+    """Yield the page of each benchmark, then those of its records."""
+    whole = _Whole()
     items = []
     by_benchmark: dict[str, list[Known]] = {}
     for record in world.records:
@@ -408,8 +447,9 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
             "cited": _cited(world, [*spec.cite, *dataset.cite]),
         }
         context |= _source(world, "benchmarks", column.id)
-        late = Late(_key(records), partial(_of_records, records))
+        late = Late(_key(records), partial(_of_records, records, whole))
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context, late)
+        yield from _record_pages(world, i, records, whole)
         scored = sum(cell.status == "scored" for _, cell in lines)
         state, tone = _state_of_scores(scored, column.unavailable)
         cells = [spec.parent, spec.dataset]
@@ -428,9 +468,9 @@ def _key(records: Sequence[Known]) -> str:
     return " ".join(["records", *(record.sha256 for record in records)])
 
 
-def _of_records(known_ones: Sequence[Known]) -> dict[str, object]:
+def _of_records(known_ones: Sequence[Known], whole: _Whole) -> dict[str, object]:
     """Return what the page of a benchmark shows of its whole records."""
-    records = [each.record() for each in known_ones]
+    records = whole.of_benchmark(known_ones)
     controls = sorted(_controls_of(records).items())
     return {"controls": controls, "records": records, "notes": _notes(records)}
 
@@ -655,19 +695,19 @@ def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
     return axis_over(values, one=all(column.counts for column in columns))
 
 
-def _record_pages(world: World) -> Iterator[Page]:
-    """Yield one page for each record: the score in detail, and how to reproduce it."""
-    indices = {column.id: i for i, column in enumerate(world.everything.columns)}
+def _record_pages(
+    world: World, i: int, records: Sequence[Known], whole: _Whole
+) -> Iterator[Page]:
+    """Yield one page for each record of a benchmark: the score in detail, and how to reproduce it."""
+    column = world.everything.columns[i]
     rows = {row.model: row for row in world.everything.rows}
-    for record in world.records:
-        i = indices.get(record.summary.benchmark)
+    spec = world.catalog.benchmark(column.id)
+    cites = [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+    for record in records:
         row = rows.get(record.summary.model)
-        if i is None or row is None:
+        if row is None:
             continue
-        column = world.everything.columns[i]
         cell = row.cells[i]
-        spec = world.catalog.benchmark(column.id)
-        cites = [*spec.cite, *world.catalog.dataset(column.dataset).cite]
         context = {
             "section": "index",
             "column": column,
@@ -679,7 +719,7 @@ def _record_pages(world: World) -> Iterator[Page]:
         }
         late = Late(
             _key_with_samples(world, record, column),
-            partial(_of_record, world, record, column),
+            partial(_of_record, world, record, column, whole),
         )
         path = f"records/{column.id}/{row.model}.html"
         yield Page(path, "record.html.j2", context, late)
@@ -691,18 +731,18 @@ def _key_with_samples(world: World, record: Known, column: Column) -> str:
     key = _key([record])
     if not key or column.private or not summary.has_score:
         return key
-    return (
-        f"{key} {state_of_samples(world.catalog.root, summary.id, _headline(summary))}"
-    )
+    return f"{key} {state_of_samples(world.store, summary.id, _headline(summary))}"
 
 
 def _headline(summary: Summary) -> str:
     return summary.measures[0].metric if summary.measures else ""
 
 
-def _of_record(world: World, known_one: Known, column: Column) -> dict[str, object]:
+def _of_record(
+    world: World, known_one: Known, column: Column, whole: _Whole
+) -> dict[str, object]:
     """Return what the page of a record shows of the whole record."""
-    record = known_one.record()
+    record = whole.of(known_one)
     score = record.score
     return {
         "record": record,
@@ -810,21 +850,21 @@ def _calibration(world: World, benchmark: str) -> dict[str, object] | None:
 
 
 def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
-    """Return each reference once: its key; authors, year and title in a line; and its BibTeX entry."""
-    references = []
-    for key in dict.fromkeys(keys):
-        if key in world.references:
-            fields = world.references[key].fields
-            authors = " ".join(fields.get("author", "").split()).split(" and ")
-            families = [re.findall(FAMILY, author)[0] for author in authors]
-            several = len(authors) > 2 or authors[-1] == "others"
-            names = f"{families[0]} et al." if several else " and ".join(families)
-            line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
-            line = re.sub(r"[{}\\]", "", line)
-            references.append(
-                {"key": key, "line": line, "text": world.references[key].text}
-            )
-    return references
+    """Return each reference once."""
+    known = world.references
+    return [known[key] for key in dict.fromkeys(keys) if key in known]
+
+
+def _entry(key: str, reference: Reference) -> dict[str, str]:
+    """Return what pages show of a reference: its key; authors, year and title in a line; and its BibTeX entry."""
+    fields = reference.fields
+    authors = " ".join(fields.get("author", "").split()).split(" and ")
+    families = [re.findall(FAMILY, author)[0] for author in authors]
+    several = len(authors) > 2 or authors[-1] == "others"
+    names = f"{families[0]} et al." if several else " and ".join(families)
+    line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
+    line = re.sub(r"[{}\\]", "", line)
+    return {"key": key, "line": line, "text": reference.text}
 
 
 def _has_files(report: ValidationReport | None) -> bool:

@@ -15,10 +15,10 @@ from neuroledger.report.board import Cell, Column, Row
 from neuroledger.store.derived import Derived, key_of, remembered
 
 if TYPE_CHECKING:
-    from neuroledger.stats.differences import Joint, JointMean
+    from neuroledger.stats.differences import Joint, JointMean, Pairs
     from neuroledger.stats.score import Score
 
-__all__ = ["Means", "Sources", "means_of", "tops_of", "with_ranks"]
+__all__ = ["WITHOUT", "Means", "Sources", "means_of", "tops_of", "with_ranks"]
 
 KEPT_SCORES: Final = 4096
 """Number of scores with their deviations in memory, of some 50 kB each; the others are read again."""
@@ -117,6 +117,9 @@ class Means(NamedTuple):
     groups: tuple[Cell, ...]
     mean: Cell
     key: str
+
+
+WITHOUT: Final = Means((), Cell("missing", reason="means are not computed"), "")
 
 
 def means_of(
@@ -223,14 +226,15 @@ def _ranks(
 ) -> dict[str, tuple[int, int]]:
     """Return the first and last rank of each model with a score."""
     models = [row.model for row in rows if row.score.status == "scored"]
+    if not models:
+        return {}
     keys = [means[model].key for model in models]
     key = key_of("ranks", *keys) if all(keys) else ""
 
     def compute(_: str) -> list[tuple[int, int]]:
-        from neuroledger.stats.differences import clearly_better, rank_sets
+        from neuroledger.stats.differences import better_in, rank_sets
 
-        joints = _joints(sources, models, means)
-        return rank_sets(clearly_better(joints))
+        return rank_sets(better_in(_pairs(sources, models, keys)))
 
     found = remembered(sources.derived, {"ranks": key}, compute)["ranks"]
     return {
@@ -238,23 +242,28 @@ def _ranks(
     }
 
 
-def _joints(
-    sources: Sources,
-    models: Sequence[str],
-    means: Mapping[str, Means],
-) -> list[Joint]:
-    """Return the score of each model with its deviations."""
-    from neuroledger.stats.differences import packed, unpacked
+def _pairs(sources: Sources, models: Sequence[str], keys: Sequence[str]) -> Pairs:
+    """Return the tests of all pairs of models; models whose key was tested before are compared with the others only.
 
-    keys = {
-        model: key_of("joint", means[model].key) if means[model].key else ""
-        for model in models
-    }
+    The last tests of a suite are remembered.
+    """
+    from neuroledger.stats.differences import packed, pairs_among, unpacked
+
+    *_, weights = sources.shares
+    derived = sources.derived if all(keys) else None
+    place = key_of("pairs", json.dumps(dict(weights), allow_nan=False))
+    plain = derived.recall([place]).get(place) if derived else None
+    before = None if plain is None else unpacked(plain)
+    held = {} if before is None else dict(zip(before.names, before.joints, strict=True))
     of_suite = len(sources.shares) - 1
-    found = remembered(
-        sources.derived, keys, lambda model: packed(sources.mean(model, of_suite))
-    )
-    return [unpacked(found[model]) for model in models]
+    joints = [
+        held.get(key) or sources.mean(model, of_suite)
+        for model, key in zip(models, keys, strict=True)
+    ]
+    pairs = pairs_among(keys, joints, before)
+    if derived:
+        derived.remember({place: packed(pairs)})
+    return pairs
 
 
 def tops_of(

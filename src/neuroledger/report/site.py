@@ -21,10 +21,22 @@ from pydantic import BaseModel
 from neuroledger.display import visible
 from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record
-from neuroledger.engine.records.summary import known_records
 from neuroledger.errors import RequestError
-from neuroledger.report.board import FORMATS, Leaderboard, amount, describe, number
-from neuroledger.report.kept import MANIFEST, Wanted, one_file_of, write_all
+from neuroledger.report.board import (
+    FORMATS,
+    Leaderboard,
+    amount,
+    describe,
+    number,
+    write_tracked,
+)
+from neuroledger.report.kept import (
+    MANIFEST,
+    Wanted,
+    one_file_of,
+    recorded,
+    write_all,
+)
 from neuroledger.report.pages import Page, Picture, World, gather, pages
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import counts_to_show
@@ -67,11 +79,13 @@ def build_site(
     *,
     records: Sequence[Record] | None = None,
     alone: bool = False,
+    tracked: bool = False,
 ) -> list[Path]:
     """Write the site of a suite into ``out`` and return the paths of its files.
 
     The site opens on the suite and has pages of everything in the repository. If the suite is ``alone``, it has only what
-    belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder.
+    belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder. The files that DVC shows as metrics
+    are ``tracked`` beside it (:func:`write_tracked`).
 
     The same records and specs give the same bytes. Every file is written atomically. Files of an earlier build that are no
     longer part of the site are removed; nothing else is.
@@ -87,18 +101,24 @@ def build_site(
     is_stored = records is None
     derived = derived_at(catalog.root) if is_stored else None
     memory = catalog.root / ".cache" if is_stored else None
-    given = known_records(catalog.root) if records is None else records
+    given = recorded(catalog.root) if records is None else records
     world = gather(catalog, suite, given, alone=alone)
-    wanted = {name: _wanted(content, world) for name, content in _contents(world)}
+    texts = {board.suite: FORMATS["json"](board) for board in world.boards}
+    contents = _contents(world, texts)
+    wanted = {name: _wanted(content, world) for name, content in contents}
     if alone:
         wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
         wanted[".gitignore"] = Wanted("", lambda: "*\n")
     # The manifest is written first, so that the next build recognises the files of one that was killed.
-    write_json(out / MANIFEST, sorted(previous | set(wanted)))
+    former = _files_inside(out, previous - set(wanted))
+    write_json(out / MANIFEST, sorted(former | set(wanted)))
     write_all(out, wanted, derived, memory)
-    for name in previous - set(wanted):
+    for name in former:
         (out / name).unlink(missing_ok=True)
     write_json(out / MANIFEST, sorted(wanted))
+    if tracked:
+        texts_of_own = [texts[board.suite] for board in world.own]
+        write_tracked(catalog.root, world.own, texts_of_own)
     return [out / name for name in sorted(wanted)]
 
 
@@ -121,18 +141,17 @@ def _key_of_page(page: Page, main: Leaderboard) -> str:
     return key_of("page", known, late, installed_sha256())
 
 
-def _contents(world: World) -> Iterator[tuple[str, Page | str | bytes]]:
+def _contents(
+    world: World, texts: Mapping[str, str]
+) -> Iterator[tuple[str, Page | str | bytes]]:
+    """Yield the name and content of each file; ``texts`` has the boards as JSON."""
     for page in pages(world):
         yield page if isinstance(page, Picture) else (page.path, page)
     for name in ASSETS:
         yield name, _template(name)
-    for suffix, kind in (
-        ("csv", "csv"),
-        ("json", "json"),
-        ("tex", "latex"),
-        ("md", "markdown"),
-    ):
-        for board in world.boards:
+    for board in world.boards:
+        yield f"{board.suite}.json", texts[board.suite]
+        for suffix, kind in (("csv", "csv"), ("tex", "latex"), ("md", "markdown")):
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
 
@@ -187,7 +206,7 @@ def render_alone(template: str, **context: object) -> str:
 
 
 def _previous_files(out: Path) -> set[str]:
-    """Return the files of an earlier build; remove temporary files of a killed one."""
+    """Return the names of the files of an earlier build; remove temporary files of a killed one."""
     if out.exists() and not out.is_dir():
         raise RequestError(f"{out} is a file; give a folder for the site")
     sweep(out)
@@ -196,7 +215,7 @@ def _previous_files(out: Path) -> set[str]:
     except (OSError, ValueError):
         names = None
     if isinstance(names, list):
-        return _files_inside(out, names)
+        return set(map(str, names))
     if out.is_dir() and any(out.iterdir()):
         raise RequestError(
             f"{out} contains files that are not part of a site; give an empty or new folder"
@@ -204,10 +223,10 @@ def _previous_files(out: Path) -> set[str]:
     return set()
 
 
-def _files_inside(out: Path, names: Iterable[object]) -> set[str]:
+def _files_inside(out: Path, names: Iterable[str]) -> set[str]:
     """Return the names that are files below a folder."""
     inside = out.resolve()
-    paths = {str(name): (out / str(name)).resolve() for name in names}
+    paths = {name: (out / name).resolve() for name in names}
     return {
         name
         for name, path in paths.items()

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuroledger.engine.records.evidence import ALLOWED
-from neuroledger.engine.records.summary import Known, Summary, known, known_records
+from neuroledger.engine.records.summary import Known, Summary, known
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
+from neuroledger.report.kept import recorded
 from neuroledger.report.ranking import (
+    WITHOUT,
     Means,
     Sources,
     means_of,
@@ -26,6 +28,7 @@ from neuroledger.spec.load import read_params
 from neuroledger.spec.model_rules import overlap_notes
 from neuroledger.spec.suites import (
     COMMENSURABLE,
+    Group,
     groups_of,
     suites_of,
     to_score,
@@ -139,7 +142,7 @@ def leaderboard(
             id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items
         )
     return board_of(
-        catalog, spec, known_records(catalog.root) if records is None else records
+        catalog, spec, recorded(catalog.root) if records is None else records
     )
 
 
@@ -155,7 +158,7 @@ def boards_of(
     With ``new``, also return a board of the benchmarks in no suite, if there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
-    shown = known_records(catalog.root) if records is None else records
+    shown = recorded(catalog.root) if records is None else records
     withheld = withheld_in(catalog)
     return tuple(board_of(catalog, spec, shown, withheld) for spec in suites)
 
@@ -165,8 +168,19 @@ def board_of(
     suite: SuiteSpec,
     records: Sequence[Record] | Sequence[Known],
     withheld: Mapping[str, str] | None = None,
+    *,
+    ranked: bool = True,
 ) -> Leaderboard:
-    """Return the board of a suite, which need not be in the catalogue; ``withheld``: result of `withheld_in`, if known."""
+    """Return the board of a suite, which need not be in the catalogue.
+
+    Parameters
+    ----------
+    withheld
+        Result of :func:`withheld_in`, if known.
+    ranked
+        Whether models have means and ranks; without, only scores, of which those are marked that none is clearly better
+        than.
+    """
     if withheld is None:
         withheld = withheld_in(catalog)
     sources = _sources(catalog, suite, records, withheld)
@@ -176,9 +190,11 @@ def board_of(
     )
     column_weights = {column.id: column.weight for column in columns if column.counts}
     parents = {column.id: column.parent for column in columns}
-    groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
-    weights = weights_of(column_weights, parents, suite.hierarchy)
-    sources.shares = (*(group.shares for group in groups), weights)
+    groups: tuple[Group, ...] = ()
+    if ranked:
+        groups = tuple(groups_of(column_weights, parents, suite.hierarchy))
+        weights = weights_of(column_weights, parents, suite.hierarchy)
+        sources.shares = (*(group.shares for group in groups), weights)
     models = _models(catalog, suite, sources)
     fitting = _fitting(catalog, models, columns, sources)
     cells = {
@@ -192,11 +208,11 @@ def board_of(
         model: cells[model] for model in cells if not catalog.model(model).control
     }
     tops = tops_of(sources, entrants, columns)
-    means = means_of(sources, cells)
+    means = means_of(sources, cells) if ranked else dict.fromkeys(cells, WITHOUT)
     rows = [_row(catalog, model, cells[model], means[model]) for model in cells]
-    ranked = with_ranks(sources, rows, columns, means, tops)
+    rows = with_ranks(sources, rows, columns, means, tops)
     return Leaderboard(
-        suite.id, suite.version, suite.title, columns, groups, _ordered(ranked)
+        suite.id, suite.version, suite.title, columns, groups, _ordered(rows)
     )
 
 
@@ -582,7 +598,7 @@ def _recorded_figures(
 ) -> _Figures:
     """Return the recorded scores of a suite; of controls, only of the dummies that the suite lists among its models."""
     board = board_of(
-        catalog, suite, known_records(catalog.root) if records is None else records
+        catalog, suite, recorded(catalog.root) if records is None else records
     )
     dummies = [row for row in board.rows if _is_dummy(row, suite)]
     rows = [row for row in board.rows if row.role == "model" or row in dummies]

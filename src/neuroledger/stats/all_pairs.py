@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -82,6 +83,7 @@ def tests_of_all_pairs(
     uncertainties: Sequence[Uncertainty],
     *,
     beyond: float = 0.0,
+    rows: int | None = None,
 ) -> PairTests:
     """Return what ``(first - second).error`` and ``.p`` give for every pair of scores.
 
@@ -91,17 +93,21 @@ def tests_of_all_pairs(
         Of each score, (score,).
     beyond
         Number of standard errors that a difference must exceed to be tested; the p value of others is 1.
+    rows
+        Number of scores, from the first on, that are compared with all scores (default: all); the pairs of the others
+        have error 0.
     """
     from scipy.special import stdtr
 
     count = len(values)
+    rows = count if rows is None else rows
     places = _places(uncertainties)
     outcome = np.array([each.outcome for each in uncertainties])
     score = np.array(values, dtype=np.float64)
     error = np.zeros((count, count))
     p = np.ones((count, count))
-    for first in range(0, count, ROWS):
-        block = _Block(first, min(first + ROWS, count))
+    for first in range(0, rows, ROWS):
+        block = _Block(first, min(first + ROWS, rows))
         floor = np.maximum(*block.of(outcome))
         varies, freedom = _differences(places, block, floor)
         errors = np.maximum(varies, floor)
@@ -144,22 +150,24 @@ def _differences(
 
 def _places(uncertainties: Sequence[Uncertainty]) -> list[_Place]:
     """Return the deviations of all scores, place by place."""
-    names = dict.fromkeys(part.place for each in uncertainties for part in each.parts)
-    return [_place(name, [each.part(name) for each in uncertainties]) for name in names]
+    by_place = [{part.place: part for part in each.parts} for each in uncertainties]
+    names = dict.fromkeys(name for parts in by_place for name in parts)
+    return [_place(name, [parts.get(name) for parts in by_place]) for name in names]
 
 
 def _place(name: tuple[str, tuple[str, ...]], parts: Sequence[Part | None]) -> _Place:
     """Return the deviations of all scores at one place; a score without this part does not vary there."""
     # Most scores have the same groups.
-    groups = dict.fromkeys(part.keys for part in parts if part)
-    keys = dict.fromkeys(key for each in groups for key in each)
-    column = {key: at for at, key in enumerate(keys)}
-    columns = {each: [column[key] for key in each] for each in groups}
-    values = np.zeros((len(parts), len(column)))
-    freedom = np.full(len(parts), np.inf)
+    rows: dict[tuple[str, ...], list[int]] = {}
     for row, part in enumerate(parts):
         if part is not None:
-            values[row, columns[part.keys]] += part.values
-            freedom[row] = part.freedom
+            rows.setdefault(part.keys, []).append(row)
+    keys = dict.fromkeys(key for each in rows for key in each)
+    column = {key: at for at, key in enumerate(keys)}
+    values = np.zeros((len(parts), len(column)))
+    for groups, own in rows.items():
+        places = np.ix_(own, [column[key] for key in groups])
+        values[places] = [part.values for row in own if (part := parts[row])]
+    freedom = np.array([part.freedom if part else math.inf for part in parts])
     population, over = name
     return _Place(population, len(over) == 1, values, freedom)

@@ -1,23 +1,26 @@
 """Differences of scores on the same items: paired intervals, tests, detectable differences, and ranks.
 
-Means are made plain and read again with the same bits (:func:`packed`).
+Tested pairs are made plain and read again with the same bits (:func:`packed`).
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from neuroledger.data.arrays import Floats
 from neuroledger.stats.aggregate import holm
 from neuroledger.stats.all_pairs import tests_of_all_pairs
 from neuroledger.stats.score import Score
 from neuroledger.stats.uncertainty import (
+    LEVEL,
+    ROUNDING,
     Method,
     NaturalScale,
     Part,
@@ -32,15 +35,21 @@ __all__ = [
     "Difference",
     "Joint",
     "JointMean",
+    "Pairs",
+    "better_in",
     "clearly_better",
     "corrected",
     "difference",
     "joint_mean",
     "overall",
     "packed",
+    "pairs_among",
     "rank_sets",
     "unpacked",
 ]
+
+Truths = npt.NDArray[np.bool_]
+Places = npt.NDArray[np.intp]
 
 SIGNIFICANT: Final = 0.05
 POWER: Final = 0.8
@@ -213,9 +222,27 @@ def overall(base: Difference, a: Joint, b: Joint) -> Difference:
     return _tested(base, a.uncertainty - b.uncertainty)
 
 
+class Pairs(NamedTuple):
+    """Numbers, and the tests of the differences of all pairs of them.
+
+    Attributes
+    ----------
+    names
+        Tells what each number follows from, (number,).
+    joints
+        Each number with its uncertainty, (number,).
+    p
+        Two-sided p value of the difference of each pair, (number, number); NaN if the difference cannot be tested.
+    """
+
+    names: tuple[str, ...]
+    joints: tuple[Joint, ...]
+    p: Floats
+
+
 def clearly_better(
     entries: Sequence[Joint], *, higher: bool = True, level: float = 0.95
-) -> npt.NDArray[np.bool_]:
+) -> Truths:
     """Return a matrix ``(entry, entry)`` of whether the first entry is better than the second, simultaneously at ``level``.
 
     The differences of all pairs are tested at once (Mogstad et al. 2024), each by Student's distribution with its own
@@ -223,29 +250,85 @@ def clearly_better(
     without uncertainty is neither better nor worse than any other. A difference that the normal distribution does not
     find at ``level`` is not tested: the tails of Student's are heavier, and no correction makes p smaller.
     """
-    better = np.zeros((len(entries), len(entries)), dtype=bool)
+    return better_in(_tested_pairs(entries, level), higher=higher, level=level)
+
+
+def better_in(pairs: Pairs, *, higher: bool = True, level: float = 0.95) -> Truths:
+    """Return the matrix of :func:`clearly_better` from pairs that are tested."""
+    first, second = _places_of_tests(pairs.p)
+    adjusted = holm(pairs.p[first, second])
+    values = np.array([joint.value for joint in pairs.joints])
+    is_ahead = (values[first] > values[second]) == higher
+    winner = np.where(is_ahead, first, second)
+    loser = np.where(is_ahead, second, first)
+    better = np.zeros(pairs.p.shape, dtype=bool)
+    better[winner, loser] = adjusted < 1 - level
+    return better
+
+
+def pairs_among(
+    names: Sequence[str], joints: Sequence[Joint], before: Pairs | None = None
+) -> Pairs:
+    """Return the tests of all pairs; numbers that were tested ``before`` are compared only with those that were not.
+
+    The matrix of :func:`better_in` is that of :func:`clearly_better`: a p value that was remembered differs from one
+    that is computed among other numbers at most by rounding, and where that might decide, all pairs are tested.
+    """
+    if before is not None:
+        pairs = _completed(names, joints, before)
+        if not _is_close(pairs.p, LEVEL):
+            return pairs
+    return _tested_pairs(joints, LEVEL)._replace(names=tuple(names))
+
+
+def _completed(names: Sequence[str], joints: Sequence[Joint], before: Pairs) -> Pairs:
+    """Return the tests of all pairs, of which those of two known numbers are not computed."""
+    known = {name: at for at, name in enumerate(before.names)}
+    new = [at for at, name in enumerate(names) if name not in known]
+    old = [at for at, name in enumerate(names) if name in known]
+    order = [*new, *old]
+    tested = _tested_pairs([joints[at] for at in order], LEVEL, rows=len(new))
+    p = np.empty_like(tested.p)
+    p[np.ix_(order, order)] = tested.p
+    then = [known[names[at]] for at in old]
+    p[np.ix_(old, old)] = before.p[np.ix_(then, then)]
+    return Pairs(tuple(names), tuple(joints), p)
+
+
+def _tested_pairs(
+    entries: Sequence[Joint], level: float, rows: int | None = None
+) -> Pairs:
+    """Return the tests of the first rows of all pairs; the others are NaN."""
     known = [
         at
         for at, entry in enumerate(entries)
         if entry.uncertainty is not None and entry.uncertainty.parts
     ]
-    values = np.array([entries[at].value for at in known])
     tests = tests_of_all_pairs(
-        values.tolist(),
+        [entries[at].value for at in known],
         [each for at in known if (each := entries[at].uncertainty) is not None],
         beyond=ROUND_DOWN * quantile((1 + level) / 2, math.inf),
+        rows=rows if rows is None else sum(at < rows for at in known),
     )
-    first, second = np.nonzero(np.triu(tests.error > 0, 1))
-    adjusted = holm(tests.p[first, second])
-    is_ahead = (values[first] > values[second]) == higher
-    winner = np.where(is_ahead, first, second)
-    loser = np.where(is_ahead, second, first)
-    place = np.array(known, dtype=np.intp)
-    better[place[winner], place[loser]] = adjusted < 1 - level
-    return better
+    p = np.full((len(entries), len(entries)), np.nan)
+    p[np.ix_(known, known)] = np.where(tests.error > 0, tests.p, np.nan)
+    np.fill_diagonal(p, np.nan)
+    return Pairs(("",) * len(entries), tuple(entries), p)
 
 
-def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _places_of_tests(p: Floats) -> tuple[Places, Places]:
+    """Return both entries of each pair that was tested, each pair once."""
+    first, second = np.nonzero(np.triu(~np.isnan(p), 1))
+    return first, second
+
+
+def _is_close(p: Floats, level: float) -> bool:
+    """Whether a corrected p value is so near to the level that rounding might decide."""
+    adjusted = holm(p[_places_of_tests(p)])
+    return bool(np.isclose(adjusted, 1 - level, rtol=ROUNDING, atol=0).any())
+
+
+def rank_sets(better: Truths) -> list[tuple[int, int]]:
     """Return the first and last possible rank of each entry, from the matrix of :func:`clearly_better`."""
     count = len(better)
     return [
@@ -254,79 +337,122 @@ def rank_sets(better: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
     ]
 
 
-class PlainPart(TypedDict):
-    """A part of a variance; ``values`` are little-endian doubles in base64, an infinite ``freedom`` is None."""
+class Layout(TypedDict):
+    """What numbers of the same items have in common: population, factors and groups of each part, and how they vary."""
 
-    population: str
-    over: tuple[str, ...]
-    keys: tuple[str, ...]
-    values: str
-    freedom: float | None
-
-
-class PlainUncertainty(TypedDict):
-    """The deviations of a number by item."""
-
+    parts: list[tuple[str, tuple[str, ...], tuple[str, ...]]]
     items: dict[str, int]
     scale: NaturalScale
-    outcome: float
     method: Method
-    parts: list[PlainPart]
 
 
 class PlainJoint(TypedDict):
-    """A number, with its uncertainty if it is known."""
+    """A number, with the place of its layout if its uncertainty is known.
 
+    ``deviations`` are those of all parts, as :func:`_text`; an infinite degree of freedom is None.
+    """
+
+    name: str
     value: float
-    varies: PlainUncertainty | None
+    layout: int | None
+    deviations: str
+    freedom: list[float | None]
+    outcome: float
 
 
-def packed(joint: Joint) -> PlainJoint:
-    """Return a number with its uncertainty as plain data."""
-    known = joint.uncertainty
-    return {"value": joint.value, "varies": None if known is None else _varies(known)}
+class PlainPairs(TypedDict):
+    """Numbers and the tests of their pairs; ``p`` is the triangle above the diagonal, as :func:`_text`."""
+
+    layouts: list[Layout]
+    numbers: list[PlainJoint]
+    p: str
 
 
-def _varies(known: Uncertainty) -> PlainUncertainty:
-    return {
-        "items": dict(known.items),
-        "scale": known.scale,
-        "outcome": known.outcome,
-        "method": known.method,
-        "parts": [_part(part) for part in known.parts],
-    }
+def packed(pairs: Pairs) -> PlainPairs:
+    """Return pairs as plain data."""
+    places: dict[object, int] = {}
+    layouts: list[Layout] = []
+    numbers: list[PlainJoint] = []
+    for name, (value, known) in zip(pairs.names, pairs.joints, strict=True):
+        plain = PlainJoint(
+            name=name, value=value, layout=None, deviations="", freedom=[], outcome=0.0
+        )
+        numbers.append(plain)
+        if known is None:
+            continue
+        parts = [(part.population, part.over, part.keys) for part in known.parts]
+        items = tuple(known.items.items())
+        place = (tuple(parts), items, known.scale, known.method)
+        if place not in places:
+            places[place] = len(layouts)
+            layouts.append(
+                Layout(
+                    parts=parts,
+                    items=dict(items),
+                    scale=known.scale,
+                    method=known.method,
+                )
+            )
+        plain["layout"] = places[place]
+        plain["deviations"] = _text(part.values for part in known.parts)
+        freedom = [part.freedom for part in known.parts]
+        plain["freedom"] = [each if math.isfinite(each) else None for each in freedom]
+        plain["outcome"] = known.outcome
+    triangle = pairs.p[np.triu_indices(len(numbers), 1)]
+    return {"layouts": layouts, "numbers": numbers, "p": _text([triangle])}
 
 
-def _part(part: Part) -> PlainPart:
-    raw = part.values.astype("<f8").tobytes()
-    return {
-        "population": part.population,
-        "over": part.over,
-        "keys": part.keys,
-        "values": base64.b64encode(raw).decode("ascii"),
-        "freedom": part.freedom if math.isfinite(part.freedom) else None,
-    }
+def unpacked(plain: PlainPairs) -> Pairs:
+    """Return the pairs that :func:`packed` made plain, with the same bits; those of one layout share its names."""
+    layouts = [
+        [
+            (population, tuple(over), tuple(keys))
+            for population, over, keys in each["parts"]
+        ]
+        for each in plain["layouts"]
+    ]
+    joints = []
+    for number in plain["numbers"]:
+        known = None
+        if (at := number["layout"]) is not None:
+            common = plain["layouts"][at]
+            parts = tuple(_parts(number, layouts[at]))
+            known = Uncertainty(
+                parts,
+                common["items"],
+                common["scale"],
+                number["outcome"],
+                common["method"],
+            )
+        joints.append(Joint(number["value"], known))
+    count = len(joints)
+    p = np.full((count, count), np.nan)
+    above = np.triu_indices(count, 1)
+    p[above] = p.T[above] = _floats(plain["p"])
+    names = tuple(number["name"] for number in plain["numbers"])
+    return Pairs(names, tuple(joints), p)
 
 
-def unpacked(plain: PlainJoint) -> Joint:
-    """Return the number with its uncertainty that :func:`packed` made plain."""
-    varies = plain["varies"]
-    if varies is None:
-        return Joint(plain["value"], None)
-    parts = tuple(_unpacked_part(part) for part in varies["parts"])
-    known = Uncertainty(
-        parts, varies["items"], varies["scale"], varies["outcome"], varies["method"]
-    )
-    return Joint(plain["value"], known)
+def _parts(
+    number: PlainJoint, layout: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]]
+) -> Iterator[Part]:
+    """Yield the parts of the variance of a number."""
+    deviations = _floats(number["deviations"])
+    end = 0
+    for (population, over, keys), freedom in zip(
+        layout, number["freedom"], strict=True
+    ):
+        start, end = end, end + len(keys)
+        degrees = math.inf if freedom is None else freedom
+        yield Part(population, over, keys, deviations[start:end], degrees)
 
 
-def _unpacked_part(plain: PlainPart) -> Part:
-    values = np.frombuffer(base64.b64decode(plain["values"]), "<f8")
-    freedom = math.inf if plain["freedom"] is None else plain["freedom"]
-    return Part(
-        plain["population"],
-        tuple(plain["over"]),
-        tuple(plain["keys"]),
-        values.astype(np.float64),
-        freedom,
-    )
+def _text(arrays: Iterable[Floats]) -> str:
+    """Return numbers as little-endian doubles in base64."""
+    raw = b"".join(each.astype("<f8").tobytes() for each in arrays)
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _floats(text: str) -> Floats:
+    """Return the numbers that :func:`_text` wrote."""
+    return np.frombuffer(base64.b64decode(text), "<f8").astype(np.float64)

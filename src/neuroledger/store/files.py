@@ -90,10 +90,11 @@ def sweep(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path; its file replaces ``path`` atomically if the block ends without an error.
 
-    A process killed at any moment leaves the old or the new file; a later process removes its temporary file.
+    A process killed at any moment leaves the old or the new file; a later process removes its temporary file. If the
+    machine stops, a file that is not ``durable`` may be empty.
 
     Raises
     ------
@@ -106,7 +107,8 @@ def replacing(path: Path) -> Iterator[Path]:
             path.parent.mkdir(parents=True, exist_ok=True)
             sweep(path.parent)
             yield temporary
-            sync(temporary)
+            if durable:
+                sync(temporary)
             temporary.replace(path)
         finally:
             with suppress(OSError):
