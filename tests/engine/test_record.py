@@ -495,7 +495,7 @@ def test_an_earlier_record_keeps_identity_values_intervals_and_verdicts(
     after = json.loads(path.read_text())
     again = read_record(path)
     assert again.intact and not again.has_earlier_form
-    assert again.model_dump() == content.model_dump()
+    assert again.model_dump() == content.sealed().model_dump()
     for name in ("id", "status", "inputs", "request", "environment", "timing", "error"):
         assert after[name] == before[name], name
     for was, now in (

@@ -345,7 +345,7 @@ def compared(place: str, record: Record, again: Record) -> Verified:
             "record.failed", "note", place, f"fails again: {again.reason}"
         )
         return Verified(finding, Undefined(again.reason))
-    if again.payload() == record.payload_sha256:
+    if again.payload() == record.payload():
         return _reproduced(place, "same payload")
     apart = _apart(record)
     found = differences(record, again, apart.left_out if apart else EVERYTHING)
