@@ -174,6 +174,8 @@ class Uncertainty:
 
     def of(self, population: str) -> Uncertainty:
         """Return the same uncertainty, with items that belong to another population."""
+        if all(part.population == population for part in self.parts):
+            return self
         parts = tuple(replace(part, population=population) for part in self.parts)
         return replace(self, parts=parts)
 
