@@ -13,7 +13,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from neuroledger.engine.plan import Job, other_models
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.kinds import Resources
 
 __all__ = [
     "GPUS",
@@ -72,11 +71,11 @@ def machine_needs(catalog: Catalog, job: Job) -> Needs:
     benchmark = catalog.benchmark(job.benchmark)
     models = map(catalog.model, {job.model, *other_models(benchmark)})
     fields = [benchmark.resources, *(model.resources for model in models)]
-    declared = [each or Resources() for each in fields]
+    declared = [each for each in fields if each is not None]
     return Needs(
-        memory=max(each.bytes for each in declared),
-        gpus=max(each.gpus for each in declared),
-        seconds=max(each.seconds for each in declared),
+        memory=max((each.bytes for each in declared), default=0),
+        gpus=max((each.gpus for each in declared), default=0),
+        seconds=max((each.seconds for each in declared), default=0.0),
     )
 
 
@@ -211,7 +210,7 @@ class Queue:
 
 
 def _group(job: Job) -> Group:
-    return job.inputs.dataset.id, job.benchmark
+    return job.shared.dataset.id, job.benchmark
 
 
 def gpu_of(
