@@ -14,8 +14,9 @@ from neuroledger.engine.plan import (
     DATASET_ONLY_SAYS,
     MODEL_ONLY_SAYS,
     inputs_of,
+    plan,
 )
-from neuroledger.engine.records.inputs import Inputs
+from neuroledger.engine.records.inputs import Inputs, ModelIdentity
 from neuroledger.engine.session import Request
 from neuroledger.spec import registry
 from neuroledger.spec.base import canonical, sha256_of, spec_sha256
@@ -217,6 +218,9 @@ def test_the_keys_of_inputs_are_fixed(lab: Lab) -> None:
     }  # fmt: skip
     shared = inputs_of(catalog, spec, None, Request())
     assert "model" not in shared.model_dump(mode="json")
+    for job in plan(catalog, benchmarks=["lab.V4-ridge"], request=Request()).jobs:
+        inputs = inputs_of(catalog, spec, job.model, Request())
+        assert job.inputs == inputs and job.id == inputs.sha256
 
 
 def test_an_identity_is_hashed_by_its_parts_as_a_whole(lab: Lab) -> None:
@@ -225,6 +229,9 @@ def test_an_identity_is_hashed_by_its_parts_as_a_whole(lab: Lab) -> None:
     prepared = {"rate": 100.0, "named": {"b": [1, None], "a": "ü"}}
     changed = inputs.model_copy(
         update={"preparation": prepared, "commitment": {"z": inputs, "a": inputs}}
+    )
+    assert changed.sha256_with({"model": ModelIdentity(id="b")}) == sha256_of(
+        {**changed.model_dump(mode="json"), "model": {"id": "b"}}
     )
     for each in (inputs, changed, inputs.model_copy(update={"seed": 5})):
         assert each.sha256 == sha256_of(each.model_dump(mode="json"))

@@ -6,6 +6,7 @@ import base64
 import copy
 import json
 import os
+import pickle
 import platform
 import re
 import subprocess
@@ -495,7 +496,7 @@ def test_an_earlier_record_keeps_identity_values_intervals_and_verdicts(
     after = json.loads(path.read_text())
     again = read_record(path)
     assert again.intact and not again.has_earlier_form
-    assert again.model_dump() == content.model_dump()
+    assert again.model_dump() == content.sealed().model_dump()
     for name in ("id", "status", "inputs", "request", "environment", "timing", "error"):
         assert after[name] == before[name], name
     for was, now in (
@@ -514,6 +515,22 @@ def test_an_earlier_record_keeps_identity_values_intervals_and_verdicts(
     known = again.as_score().uncertainty
     assert known is not None and known.method == "draws"
     assert known.error == pytest.approx(0.02) and known.freedom == pytest.approx(40)
+
+
+def test_whether_a_record_is_intact_is_known_without_writing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.json"
+    for content in (record("ant", "lab.V4", 0.5).sealed().model_dump(), earlier()):
+        path.write_text(json.dumps(content, default=asdict))
+        with monkeypatch.context() as patch:
+            patch.delattr(Record, "_payload")
+            read = read_record(path)
+            assert read.intact and read.signed_sha256 == content["payload_sha256"]
+        copied = read.model_copy(update={"status": "partial"})
+        assert not copied.intact and copied.signed_sha256 == copied.payload()
+        assert read.sealed().signed_sha256 == read.payload()
+        assert pickle.loads(pickle.dumps(read)).signed_sha256 == read.signed_sha256
 
 
 def test_an_edited_record_of_an_earlier_version_stays_edited(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from neuroledger.engine.checked import (
     in_words,
 )
 from neuroledger.engine.outcome import Pending
+from neuroledger.engine.plan import Job
 from neuroledger.engine.record import (
     PAYLOAD,
     Record,
@@ -82,7 +83,7 @@ class Desk:
             benchmark=lambda id: SimpleNamespace(dataset="lab"),
         )  # fmt: skip
         monkeypatch.setattr(
-            module, "Identities", lambda catalog, request: SimpleNamespace(of=self.of)
+            module, "Identities", lambda catalog, request: SimpleNamespace(job=self.job)
         )
         monkeypatch.setattr(module, "verified_files", self.verified_files)
         monkeypatch.setattr(running, "run_job", self.run_job)
@@ -90,10 +91,11 @@ class Desk:
             sessions, "Session", lambda catalog, request: (catalog, request)
         )
 
-    def of(self, benchmark: Any, model: str) -> Inputs:
+    def job(self, benchmark: Any, model: str) -> Job:
         if "inputs" in self.problem:
             raise self.problem["inputs"]
-        return self.inputs.model_copy(update={"model": ModelIdentity(id=model)})
+        inputs = self.inputs.model_copy(update={"model": ModelIdentity(id=model)})
+        return Job(model, "lab.V4", inputs.sha256, inputs)
 
     def verified_files(
         self, catalog: Any, kind: str, id: str, *, trust_memory: bool

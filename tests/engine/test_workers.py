@@ -229,7 +229,7 @@ def raising(job: Job) -> str:
 def jobs_in_two(*models: str) -> list[Job]:
     """One job of each model, each on a benchmark of its own."""
     return [
-        Job(id=f"{number:064x}", model=name, benchmark=f"b{number}", inputs=Inputs())
+        Job(id=f"{number:064x}", model=name, benchmark=f"b{number}", shared=Inputs())
         for number, name in enumerate(models)
     ]
 

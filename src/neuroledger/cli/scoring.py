@@ -396,7 +396,7 @@ def score(
         )
     record = done.record
     if json:
-        say_json(record.model_dump(mode="json"))
+        say_json(record.sealed().model_dump(mode="json"))
     else:
         _card(record)
         if done.computed and not write:

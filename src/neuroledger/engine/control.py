@@ -76,7 +76,7 @@ class Control:
     @property
     def follows(self) -> bool:
         """Whether the verdict is the one that follows from value, interval and bounds."""
-        return self.verdict == _judged(self).verdict
+        return self.verdict == _verdict_of(self)
 
 
 def bounded(
@@ -160,9 +160,14 @@ def _over_shuffles(role: Role, values: Floats, bound: float) -> Control:
 
 def _judged(control: Control) -> Control:
     """Return the control with the verdict that follows from its other fields."""
+    return replace(control, verdict=_verdict_of(control))
+
+
+def _verdict_of(control: Control) -> Verdict:
+    """Return the verdict that follows from value, interval and bounds."""
     value = control.value
     if value is None:
-        return replace(control, verdict="failed")
+        return "failed"
     low = value if control.low is None else control.low
     high = value if control.high is None else control.high
     smallest = control.bound
@@ -170,12 +175,11 @@ def _judged(control: Control) -> Control:
     if control.role == "negative":
         smallest = -math.inf
         largest = control.bound
-    verdict: Verdict = "undecided"
     if high < smallest or low > largest:
-        verdict = "failed"
-    elif smallest <= low and high <= largest:
-        verdict = "passed"
-    return replace(control, verdict=verdict)
+        return "failed"
+    if smallest <= low and high <= largest:
+        return "passed"
+    return "undecided"
 
 
 def undecided_in(controls: Mapping[str, Control]) -> list[tuple[str, Control]]:

@@ -1277,7 +1277,7 @@ def _moved(path: str, old: Record, new: Record) -> Finding | None:
     if old.intact and _is_refreshed(old, new):
         words = f"{_value(new)}, with the interval of the current method, which is the same as computed here"
         return _note("record.refreshed", path, words)
-    if old.id != new.id or old.payload_sha256 == new.payload_sha256:
+    if old.id != new.id or old.payload() == new.payload():
         return None
     words = f"{_value(old)} → {_value(new)} from the same inputs"
     fix = f"`neuroledger verify --recompute {path}`"
@@ -1286,10 +1286,7 @@ def _moved(path: str, old: Record, new: Record) -> Finding | None:
 
 def _is_refreshed(old: Record, new: Record) -> bool:
     """Whether a changed record is that of the base branch with intervals of the current method, and no more."""
-    return (
-        old.payload_sha256 != new.payload_sha256
-        and refreshed(old).payload() == new.payload_sha256
-    )
+    return old.payload() != new.payload() and refreshed(old).payload() == new.payload()
 
 
 def _value(record: Record | None) -> str:

@@ -100,12 +100,26 @@ MODEL_ONLY_SAYS = DESCRIPTIVE | {
 
 @dataclass(frozen=True)
 class Job:
-    """One model on one benchmark; ``id`` is its identity, the hash of ``inputs``."""
+    """One model on one benchmark; ``id`` is its identity, the hash of :attr:`inputs`.
+
+    Attributes
+    ----------
+    shared
+        Inputs that several jobs share, which are in memory once.
+    own
+        The fields of the inputs that the model changes.
+    """
 
     model: str
     benchmark: str
     id: str
-    inputs: Inputs = field(compare=False, repr=False)
+    shared: Inputs = field(compare=False, repr=False)
+    own: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def inputs(self) -> Inputs:
+        """Everything that determines the outcome."""
+        return self.shared.model_copy(update=self.own)
 
 
 @dataclass(frozen=True)
@@ -210,15 +224,13 @@ def plan(
             try:
                 if not models and not fits(catalog, model, id):
                     continue
-                lacks = lacking(catalog, model, id)
+                lacks = lacking(catalog, model, id) if models else []
                 if lacks:
                     incompatible[model, id] = ", ".join(lacks)
                     continue
-                inputs = identities.of(benchmark, model)
+                jobs[id, model] = identities.job(benchmark, model)
             except (SpecError, RequestError) as error:
                 pending[f"{id} · {model}"] = pending_for(error)
-                continue
-            jobs[id, model] = Job(model, id, inputs.sha256, inputs)
     return Plan(
         tuple(jobs.values()), incompatible, unavailable_ids, tuple(pending.items())
     )
@@ -499,6 +511,13 @@ class Identities:
     request: Request
     _shared: dict[str, tuple[BenchmarkSpec, Inputs]] = field(default_factory=dict)
     _models: dict[str, ModelIdentity] = field(default_factory=dict)
+    _own: dict[str, dict[str, object]] = field(default_factory=dict)
+
+    def job(self, benchmark: BenchmarkSpec, model: str) -> Job:
+        """Return the job of a pair."""
+        shared = self.of(benchmark, None, needs_of(self.catalog, model))
+        own = self._of_model(model)
+        return Job(model, benchmark.id, shared.sha256_with(own), shared, own)
 
     def of(
         self, benchmark: BenchmarkSpec, model: str | None, needs: object = None
@@ -515,7 +534,7 @@ class Identities:
             inputs = inputs.model_copy(update={"preparation": prepared})
         if model is None:
             return inputs
-        return self._with_model(inputs, model)
+        return inputs.model_copy(update=self._of_model(model))
 
     def _without_model(self, benchmark: BenchmarkSpec) -> Inputs:
         """Return what a benchmark determines for every model."""
@@ -545,16 +564,19 @@ class Identities:
             controls={id: self._model(id) for id in sorted(other_models(benchmark))},
         )
 
-    def _with_model(self, shared: Inputs, model: str) -> Inputs:
-        """Return the inputs of a benchmark with those of a model, and of the benchmarks on which it chooses its layers."""
-        changed: dict[str, object] = {"model": self._model(model)}
-        rule = rule_of(self.catalog.model(model))
+    def _of_model(self, id: str) -> dict[str, object]:
+        """Return the inputs of a model on any benchmark: its own, and those of benchmarks on which it chooses its layers."""
+        if id in self._own:
+            return self._own[id]
+        own: dict[str, object] = {"model": self._model(id)}
+        rule = rule_of(self.catalog.model(id))
         if rule is not None:
-            changed["commitment"] = {
-                id: self.of(self.catalog.benchmark(id), None)
-                for id in sorted(set(rule.on.values()))
+            own["commitment"] = {
+                benchmark: self.of(self.catalog.benchmark(benchmark), None)
+                for benchmark in sorted(set(rule.on.values()))
             }
-        return shared.model_copy(update=changed)
+        self._own[id] = own
+        return own
 
     def _model(self, id: str) -> ModelIdentity:
         if id not in self._models:

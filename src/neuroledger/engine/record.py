@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, Protocol, Self
 
-from pydantic import Field, PrivateAttr, ValidationError
+from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from neuroledger.display import card, visible
@@ -42,7 +42,6 @@ __all__ = [
     "key_of_text",
     "keygen",
     "message_of",
-    "parsed_in",
     "payload_of",
     "read_all",
     "read_record",
@@ -149,8 +148,6 @@ class Record(Stored):
     """How long that took; no part of the payload."""
     payload_sha256: str = ""
     """SHA-256 of all fields but environment, timing and this one."""
-    # Hash of the payload in the form of an earlier version in which the file has it, and which a signature covers.
-    _earlier_sha256: str = PrivateAttr("")
 
     def payload(self) -> str:
         """Return the SHA-256 of the fields that the inputs determine."""
@@ -160,20 +157,21 @@ class Record(Stored):
     def _payload(self) -> str:
         return payload_of(self.model_dump(mode="json"))
 
-    @property
-    def intact(self) -> bool:
-        """Whether the content matches the stored hash."""
-        return self.payload_sha256 == self.payload()
+    @cached_property
+    def signed_sha256(self) -> str:
+        """The hash of the payload that a signature covers: in the form that the file has, if the record was read."""
+        return self.payload()
 
     @property
-    def signed_sha256(self) -> str:
-        """The hash of the payload that a signature covers: in the form that the file has."""
-        return self._earlier_sha256 or self.payload()
+    def intact(self) -> bool:
+        """Whether the content matches the stored hash, in the form that the file has or in the present one."""
+        stated = self.payload_sha256
+        return stated == self.signed_sha256 or stated == self.payload()
 
     @property
     def has_earlier_form(self) -> bool:
         """Whether the file has the form of an earlier version."""
-        return bool(self._earlier_sha256)
+        return self.signed_sha256 != self.payload()
 
     @property
     def result(self) -> StoredScore | Undefined:
@@ -219,15 +217,13 @@ class Record(Stored):
     ) -> Self:
         """Return a copy with some fields changed, whose hash is another one."""
         copied = super().model_copy(update=update, deep=deep)
-        vars(copied).pop("_payload", None)
+        for name in ("_payload", "signed_sha256"):
+            vars(copied).pop(name, None)
         return copied
 
     def sealed(self) -> Self:
-        """Return the record with the hash of its payload."""
-        sealed = self.model_copy()
-        sealed = sealed.model_copy(update={"payload_sha256": sealed.payload()})
-        sealed._earlier_sha256 = ""
-        return sealed
+        """Return the record with the hash of its payload in the present form."""
+        return self.model_copy(update={"payload_sha256": self.payload()})
 
     def __repr__(self) -> str:
         found = self.result
@@ -297,27 +293,6 @@ def record_of(plain: object) -> Record:
     ValueError
         A field is missing, unknown or of another type, a number is not finite, or fields contradict each other.
     """
-    return _with_stored_hash(*parsed(plain))
-
-
-def _with_stored_hash(record: Record, stored: str) -> Record:
-    """Return a record that knows the hash of its payload in the form that its file has."""
-    if record.payload() != stored:
-        is_intact = record.payload_sha256 == stored
-        if is_intact:
-            record = record.sealed()
-        record._earlier_sha256 = stored
-    return record
-
-
-def parsed(plain: object) -> tuple[Record, str]:
-    """Return a record that may not be in the present form, and the hash of its payload in the form that it has.
-
-    Raises
-    ------
-    ValueError
-        As :func:`record_of`.
-    """
     if not isinstance(plain, dict):
         raise ValueError("it is not a mapping")
     record = Record.model_validate(in_present_form(plain))
@@ -332,7 +307,8 @@ def parsed(plain: object) -> tuple[Record, str]:
         raise ValueError("its id is not the hash of its inputs")
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
-    return record, payload_of(plain)
+    vars(record)["signed_sha256"] = payload_of(plain)
+    return record
 
 
 def score_in(content: bytes) -> Score:
@@ -386,19 +362,8 @@ def record_in(content: bytes, path: Path) -> Record:
     DataError
         The content is not a record.
     """
-    return _with_stored_hash(*parsed_in(content, path))
-
-
-def parsed_in(content: bytes, path: Path) -> tuple[Record, str]:
-    """Return what :func:`parsed` does of the content of a file.
-
-    Raises
-    ------
-    DataError
-        The content is not a record.
-    """
     try:
-        return parsed(json_object(content))
+        return record_of(json_object(content))
     except ValueError as error:
         raise _no_record(path, error) from error
 

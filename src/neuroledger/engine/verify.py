@@ -23,7 +23,7 @@ from neuroledger.engine.checked import (
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Identities, Job
 from neuroledger.engine.record import Record, Undefined, read_record, signers_of
-from neuroledger.engine.records.inputs import Inputs, Request
+from neuroledger.engine.records.inputs import Request
 from neuroledger.engine.records.refresh import earlier_version, judged_version
 from neuroledger.engine.records.reproduced import (
     CONTROLS,
@@ -213,9 +213,9 @@ def _verified(desk: _Desk, path: Path) -> tuple[Record | None, Verified]:
 
 def _judged(desk: _Desk, record: Record, place: str) -> Verified:
     """Return what is known of a record: the first check that ends decides."""
-    inputs = _current_inputs(desk, record, place)
-    if isinstance(inputs, Verified):
-        return inputs
+    job = _current_job(desk, record, place)
+    if isinstance(job, Verified):
+        return job
     if not desk.recompute and record.status == "failed":
         finding = Finding("record.failed", "note", place, record.reason)
         return Verified(finding, Undefined(record.reason))
@@ -223,7 +223,7 @@ def _judged(desk: _Desk, record: Record, place: str) -> Verified:
     if problem is not None:
         return problem
     if desk.recompute:
-        return _recomputed(desk, record, inputs, place)
+        return _recomputed(desk, record, job, place)
     return _current(record, place)
 
 
@@ -247,15 +247,15 @@ def _read(path: Path, place: str) -> Record | Verified:
     return record
 
 
-def _current_inputs(desk: _Desk, record: Record, place: str) -> Inputs | Verified:
-    """Return the present inputs of a record if they are those of the record, or what changed."""
+def _current_job(desk: _Desk, record: Record, place: str) -> Job | Verified:
+    """Return the job of a record if its present inputs are those of the record, or what changed."""
     request = _request(record)
     try:
         benchmark = desk.catalog.benchmark(record.benchmark)
         identities = desk.identities.setdefault(
             request, Identities(desk.catalog, request)
         )
-        inputs = identities.of(benchmark, record.model)
+        job = identities.job(benchmark, record.model)
     except SpecError as error:
         pending = pending_for(error)
         return _not_checked(
@@ -267,9 +267,9 @@ def _current_inputs(desk: _Desk, record: Record, place: str) -> Inputs | Verifie
         )
     except NeuroLedgerError as error:
         return _contradicted("record.stale", place, str(error))
-    if inputs.sha256 == record.id:
-        return inputs
-    changed = ", ".join(inputs.changed_from(record.inputs))
+    if job.id == record.id:
+        return job
+    changed = ", ".join(job.inputs.changed_from(record.inputs))
     return _contradicted("record.stale", place, f"changed since: {changed}")
 
 
@@ -306,14 +306,14 @@ def _current(record: Record, place: str) -> Verified:
     return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
 
 
-def _recomputed(desk: _Desk, record: Record, inputs: Inputs, place: str) -> Verified:
+def _recomputed(desk: _Desk, record: Record, job: Job, place: str) -> Verified:
     """Compute a record again, and compare."""
     request = _request(record)
     from neuroledger.engine.run import run_job
     from neuroledger.engine.session import Session
 
     session = desk.sessions.setdefault(request, Session(desk.catalog, request))
-    again, _ = run_job(session, Job(record.model, record.benchmark, record.id, inputs))
+    again, _ = run_job(session, job)
     if isinstance(again, Pending):
         return _not_checked(
             "record.not-checked", place, CODES[again.code], again.reason, again.command
@@ -345,7 +345,7 @@ def compared(place: str, record: Record, again: Record) -> Verified:
             "record.failed", "note", place, f"fails again: {again.reason}"
         )
         return Verified(finding, Undefined(again.reason))
-    if again.payload() == record.payload_sha256:
+    if again.payload() == record.payload():
         return _reproduced(place, "same payload")
     apart = _apart(record)
     found = differences(record, again, apart.left_out if apart else EVERYTHING)

@@ -6,7 +6,7 @@ import base64
 import math
 from dataclasses import replace
 from functools import lru_cache
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -29,6 +29,22 @@ Keys = (
     | tuple[str, ...]
     | tuple[tuple[str, ...], tuple[str, ...]]
 )
+
+
+class _Relative(NamedTuple):
+    """Deviations relative to their largest, (group,), read-only; and the sum of their squares."""
+
+    values: Floats
+    power: float
+
+
+@lru_cache(maxsize=64)
+def _relative(text: str) -> _Relative:
+    """Return the deviations that a part stores; sums of squares of many records have the same text."""
+    raw = base64.b64decode(text, validate=True)
+    values = np.frombuffer(raw, "<f2").astype(np.float64)
+    values.flags.writeable = False
+    return _Relative(values, float(values @ values))
 
 
 class StoredPart(Stored):
@@ -68,18 +84,13 @@ class StoredPart(Stored):
 
     @model_validator(mode="after")
     def _check_deviations(self) -> Self:
-        values = self._deviations()
+        relative = _relative(self.values)
         # The number of groups is checked before their names are made.
-        if self._count != len(values):
+        if self._count != len(relative.values):
             raise ValueError("deviations without a group")
-        if not np.isfinite(values).all():
+        if not math.isfinite(relative.power):
             raise ValueError("deviations that are no numbers")
         return self
-
-    def _deviations(self) -> Floats:
-        """Return the deviations relative to their largest, (group,)."""
-        raw = base64.b64decode(self.values, validate=True)
-        return np.frombuffer(raw, "<f2").astype(np.float64)
 
     @property
     def _count(self) -> int:
@@ -93,8 +104,7 @@ class StoredPart(Stored):
 
     def part(self, population: str, name: str = SUMMED) -> Part:
         """Return the part, whose items belong to ``population``; a single group belongs to the score ``name`` alone."""
-        values = self._deviations()
-        power = float(values @ values)
+        values, power = _relative(self.values)
         if power > 0:
             exact = values * math.sqrt(self.variance / power)
         else:

@@ -72,6 +72,12 @@ class Part:
         """Variance of the score due to these groups."""
         return float(self.values @ self.values)
 
+    def with_values(self, values: Floats, freedom: float | None = None) -> Part:
+        """Return the part with other deviations, (group,), and other degrees of freedom if they are given."""
+        if freedom is None:
+            freedom = self.freedom
+        return Part(self.population, self.over, self.keys, values, freedom)
+
     @property
     def place(self) -> tuple[str, tuple[str, ...]]:
         """Population and factors: parts with the same place can be added group by group."""
@@ -174,14 +180,15 @@ class Uncertainty:
 
     def of(self, population: str) -> Uncertainty:
         """Return the same uncertainty, with items that belong to another population."""
+        if all(part.population == population for part in self.parts):
+            return self
         parts = tuple(replace(part, population=population) for part in self.parts)
         return replace(self, parts=parts)
 
     def __mul__(self, factor: float) -> Uncertainty:
-        parts = tuple(replace(part, values=factor * part.values) for part in self.parts)
-        return replace(
-            self, parts=parts, outcome=abs(factor) * self.outcome, scale="identity"
-        )
+        parts = tuple(part.with_values(factor * part.values) for part in self.parts)
+        outcome = abs(factor) * self.outcome
+        return Uncertainty(parts, self.items, "identity", outcome, self.method)
 
     def __add__(self, other: Uncertainty) -> Uncertainty:
         return total([self, other])
@@ -236,11 +243,8 @@ class Uncertainty:
 def _sum(first: Part, second: Part) -> Part:
     """Return the sum of two parts, group by group."""
     if first.keys == second.keys:
-        return replace(
-            first,
-            values=first.values + second.values,
-            freedom=min(first.freedom, second.freedom),
-        )
+        values = first.values + second.values
+        return first.with_values(values, min(first.freedom, second.freedom))
     keys = tuple(dict.fromkeys((*first.keys, *second.keys)))
     place = {key: at for at, key in enumerate(keys)}
     values = np.zeros(len(keys))

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from pydantic_core import from_json
+
 from neuroledger.spec import registry
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.trusted import owner_trusts
@@ -64,7 +66,7 @@ class Derived:
                     )
                     held = dict(rows.fetchall())
                     # One text is parsed faster than many.
-                    values = json.loads(f"[{','.join(held.values())}]")
+                    values = from_json(f"[{','.join(held.values())}]")
                     found |= zip(held, values, strict=True)
         except (sqlite3.Error, OSError, ValueError) as error:
             remove_damaged(self.path, error)

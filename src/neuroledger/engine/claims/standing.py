@@ -260,7 +260,7 @@ def _evidence(
 ) -> str:
     """Return the hash of everything that the tests of a claim depend on."""
     contents = [
-        [benchmark, model, record.payload_sha256]
+        [benchmark, model, record.payload()]
         for (benchmark, model), record in sorted(records.items())
     ]
     without_test = sorted(set(withheld) & set(claim.benchmarks))

@@ -23,7 +23,6 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from neuroledger.engine.plan import Job, other_models
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.spec.catalog import Catalog
-from neuroledger.spec.kinds import Resources
 from neuroledger.spec.registry import families, mentioning
 from neuroledger.spec.shipped import DISTRIBUTION
 from neuroledger.store.derived import derived_at, key_of
@@ -147,11 +146,11 @@ def _declared(catalog: Catalog, job: Job) -> Needs:
     benchmark = catalog.benchmark(job.benchmark)
     models = map(catalog.model, {job.model, *other_models(benchmark)})
     fields = [benchmark.resources, *(model.resources for model in models)]
-    declared = [each or Resources() for each in fields]
+    declared = [each for each in fields if each is not None]
     return Needs(
-        memory=max(each.bytes for each in declared),
-        gpus=max(each.gpus for each in declared),
-        seconds=max(each.seconds for each in declared),
+        memory=max((each.bytes for each in declared), default=0),
+        gpus=max((each.gpus for each in declared), default=0),
+        seconds=max((each.seconds for each in declared), default=0.0),
     )
 
 
@@ -305,7 +304,7 @@ class Queue:
 
 
 def _group(job: Job) -> Group:
-    return job.inputs.dataset.id, job.benchmark
+    return job.shared.dataset.id, job.benchmark
 
 
 def gpu_of(

@@ -44,11 +44,11 @@ class _Identity(Stored):
     @cached_property
     def text(self) -> str:
         """The canonical JSON, by which it is hashed; that of a part that many identities share is made once."""
-        parts = [
-            f'"{name}":{_text(getattr(self, name))}'
-            for name in sorted(self.model_fields_set)
-        ]
-        return f"{{{','.join(parts)}}}"
+        return _joined(self._texts())
+
+    def _texts(self) -> dict[str, str]:
+        """Return the canonical JSON of each field that was given."""
+        return {name: _text(getattr(self, name)) for name in self.model_fields_set}
 
     def _left_out(self) -> Collection[str]:
         return type(self).model_fields.keys() - self.model_fields_set
@@ -58,8 +58,15 @@ class _Identity(Stored):
     ) -> Self:
         """Return a copy with some fields changed, whose text is another one."""
         copied = super().model_copy(update=update, deep=deep)
-        vars(copied).pop("text", None)
+        for name in ("text", "_shared_texts"):
+            vars(copied).pop(name, None)
         return copied
+
+
+def _joined(texts: Mapping[str, str]) -> str:
+    """Return the canonical JSON of a mapping, from those of its values."""
+    parts = [f'"{name}":{texts[name]}' for name in sorted(texts)]
+    return f"{{{','.join(parts)}}}"
 
 
 def _text(value: object) -> str:
@@ -155,6 +162,17 @@ class Inputs(_Identity):
         """The identity of the job."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
+    def sha256_with(self, changed: Mapping[str, object]) -> str:
+        """Return the identity of a copy with some fields changed; the texts of the others are made once."""
+        texts = self._shared_texts | {
+            name: _text(value) for name, value in changed.items()
+        }
+        return hashlib.sha256(_joined(texts).encode()).hexdigest()
+
+    @cached_property
+    def _shared_texts(self) -> dict[str, str]:
+        return self._texts()
+
     def changed_from(self, other: Inputs) -> list[str]:
         """Return the names of the fields that differ, sorted."""
         mine = self.model_dump(mode="json")
@@ -213,4 +231,4 @@ def record_path(
 ) -> Path:
     """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
     folder = "scratch" if scratch else "records"
-    return root / "results" / folder / benchmark / f"{model}.json"
+    return root.joinpath("results", folder, benchmark, f"{model}.json")

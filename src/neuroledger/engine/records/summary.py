@@ -176,9 +176,9 @@ class Known:
         if self.path is None:
             assert self._record is not None
             return self._record
-        from neuroledger.engine.record import parsed_in
+        from neuroledger.engine.record import record_in
 
-        return parsed_in(self._content(), self.path)[0]
+        return record_in(self._content(), self.path)
 
     def _content(self) -> bytes:
         assert self.path is not None
@@ -201,16 +201,8 @@ def known(records: Iterable[Record | Known]) -> list[Known]:
     ]
 
 
-def summary_of(record: Record, stored_sha256: str | None = None) -> Summary:
-    """Return the summary of a record.
-
-    Parameters
-    ----------
-    stored_sha256
-        Hash of the payload in the form that the file has, which is what a signature covers, if the record was only
-        parsed: then nothing else is hashed if that is the hash that the record states.
-    """
-    signed = record.signed_sha256 if stored_sha256 is None else stored_sha256
+def summary_of(record: Record) -> Summary:
+    """Return the summary of a record."""
     score = record.score
     negative = [
         control.value
@@ -222,7 +214,7 @@ def summary_of(record: Record, stored_sha256: str | None = None) -> Summary:
         benchmark=record.benchmark,
         model=record.model,
         status=record.status,
-        intact=record.payload_sha256 == stored_sha256 or record.intact,
+        intact=record.intact,
         version=record.inputs.benchmark.version,
         value=None if score is None else score.value,
         low=None if score is None else score.low,
@@ -237,7 +229,7 @@ def summary_of(record: Record, stored_sha256: str | None = None) -> Summary:
         covers="" if score is None else score.covers,
         reason=record.reason,
         floor=max(negative, default=None),
-        signed_sha256=signed,
+        signed_sha256=record.signed_sha256,
         id=record.id,
         failure="" if record.error is None else record.error.type,
         seed=record.request.seed,
@@ -320,12 +312,12 @@ class _Reader:
 
     def _parsed(self, path: Path, content: bytes | None) -> Known | None:
         """Return the record that a file is; None, with a finding, if it is none."""
-        from neuroledger.engine.record import parsed_in, say_unreadable
+        from neuroledger.engine.record import record_in, say_unreadable
 
         try:
             if content is None:
                 content = path.read_bytes()
-            record, stored = parsed_in(content, path)
+            record = record_in(content, path)
         except (OSError, DataError) as error:
             say_unreadable(path, error)
             return None
@@ -334,4 +326,4 @@ class _Reader:
         if self.kept < KEPT_SCORES and record.score is not None:
             score = record.as_score()
             self.kept += 1
-        return Known(summary_of(record, stored), path, sha256, None, score)
+        return Known(summary_of(record), path, sha256, None, score)
