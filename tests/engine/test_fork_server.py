@@ -89,12 +89,8 @@ def test_a_server_with_one_thread_forks_all_workers_and_ends_with_them(
         assert each.loaded >= set(imports)
         limits = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"}
         assert {each.environment[name] for name in limits} == {"1"}
-        added = each.environment.keys() - before.keys() - limits
-        assert added <= {
-            "KMP_DUPLICATE_LIB_OK",
-            "COLUMNS",
-            "LINES",
-        }  # libraries set them
+        only_server = {processes.SERVER, *processes.WITHOUT_THREADS} - limits
+        assert not only_server & each.environment.keys()
         others = before.keys() - limits
         assert all(each.environment[name] == before[name] for name in others)
 
