@@ -6,6 +6,7 @@ import html
 import json
 import re
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from neuroledger.data.gate.validate import validate
 from neuroledger.engine.record import Record
 from neuroledger.engine.samples import keep_samples
 from neuroledger.errors import RequestError
-from neuroledger.report.board import Cell
+from neuroledger.report import site as site_module
+from neuroledger.report.board import Cell, as_text
 from neuroledger.report.history import history
-from neuroledger.report.pages import Axis, axis
+from neuroledger.report.pages import Axis, axis, gather
 from neuroledger.report.site import build_site
 from neuroledger.report.table import leaderboard
 from neuroledger.stats.score import Score
@@ -488,3 +490,18 @@ def test_a_failed_calibration_and_the_loss_of_the_true_model_are_on_the_page(
         "the noiseless responses score 0.830 [0.810, 0.850] of it in simulated experiments"
         in ceiling
     )
+
+
+def test_each_board_of_the_suite_is_tracked_if_two_have_the_same_id(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unlisted benchmarks are on boards of the same id, one for each way to choose their models."""
+    catalog = lab.open()
+    world = gather(catalog, "lab", [record("ant", RIDGE, 0.9)])
+    boards = (world.main, replace(world.main, title="Another"))
+    suites = (world.suites[0], world.suites[0])
+    twice = replace(world, own=boards, boards=boards, suites=suites)
+    monkeypatch.setattr(site_module, "gather", lambda *_, **__: twice)
+    build_site(catalog, "lab", lab.root / "site", tracked=True)
+    tracked = (lab.root / "results" / "leaderboard.json").read_text()
+    assert tracked == as_text("json", boards)

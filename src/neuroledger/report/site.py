@@ -26,6 +26,7 @@ from neuroledger.report.board import (
     FORMATS,
     Leaderboard,
     amount,
+    as_json,
     describe,
     number,
     write_tracked,
@@ -103,7 +104,7 @@ def build_site(
     memory = catalog.root / ".cache" if is_stored else None
     given = recorded(catalog.root) if records is None else records
     world = gather(catalog, suite, given, alone=alone)
-    texts = {board.suite: FORMATS["json"](board) for board in world.boards}
+    texts = [as_json(board) for board in world.boards]
     contents = _contents(world, texts)
     wanted = {name: _wanted(content, world) for name, content in contents}
     if alone:
@@ -117,8 +118,7 @@ def build_site(
         (out / name).unlink(missing_ok=True)
     write_json(out / MANIFEST, sorted(wanted))
     if tracked:
-        texts_of_own = [texts[board.suite] for board in world.own]
-        write_tracked(catalog.root, world.own, texts_of_own)
+        write_tracked(catalog.root, world.own, texts[: len(world.own)])
     return [out / name for name in sorted(wanted)]
 
 
@@ -142,15 +142,15 @@ def _key_of_page(page: Page, main: Leaderboard) -> str:
 
 
 def _contents(
-    world: World, texts: Mapping[str, str]
+    world: World, texts: Sequence[str]
 ) -> Iterator[tuple[str, Page | str | bytes]]:
     """Yield the name and content of each file; ``texts`` has the boards as JSON."""
     for page in pages(world):
         yield page if isinstance(page, Picture) else (page.path, page)
     for name in ASSETS:
         yield name, _template(name)
-    for board in world.boards:
-        yield f"{board.suite}.json", texts[board.suite]
+    for board, text in zip(world.boards, texts, strict=True):
+        yield f"{board.suite}.json", text
         for suffix, kind in (("csv", "csv"), ("tex", "latex"), ("md", "markdown")):
             yield f"{board.suite}.{suffix}", FORMATS[kind](board)
 
