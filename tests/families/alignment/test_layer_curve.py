@@ -13,7 +13,7 @@ import neuroledger as nl
 from neuroledger.cli import main
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.session import Request, Session
-from neuroledger.errors import RequestError
+from neuroledger.errors import MetricError, RequestError
 from neuroledger.families.alignment.layer_curves.curve import COLUMNS, Layers, curve
 from neuroledger.models.activation_store import open_store
 from neuroledger.report.drawings import layer_curve
@@ -113,6 +113,16 @@ def test_what_is_assumed_is_said_and_what_cannot_be_is_refused(lab: Lab) -> None
     assert len(one) == 1 and one.notes == (
         "no untrained twin: the model has no trained weights",
     )
+
+
+def test_a_layer_without_a_score_is_named(lab: Lab) -> None:
+    session = session_of(lab)
+    benchmark = session.catalog.benchmark("lab.V4-ridge")
+    net = Net()
+    nn.init.zeros_(net.late.weight)
+    layers = ["early", "late"]
+    with pytest.raises(MetricError, match=r"layer 'late'.*: ridge is undefined"):
+        curve(session, benchmark, net, layers, untrained=False, preprocessing=STEPS)
 
 
 def test_the_spec_of_a_model_names_its_twin(lab: Lab) -> None:

@@ -18,7 +18,7 @@ from neuroledger.engine.measurement import Measurement, part_of
 from neuroledger.engine.resolve import Resolved, resolve
 from neuroledger.engine.score import headline, measure
 from neuroledger.engine.session import Session
-from neuroledger.errors import DataError, MetricError, RequestError
+from neuroledger.errors import CeilingError, DataError, MetricError, RequestError
 from neuroledger.families.alignment.layer_curves.plain_score import plain_score
 from neuroledger.families.alignment.layer_curves.remembered import memory_of
 from neuroledger.families.alignment.layer_curves.stages import (
@@ -175,7 +175,13 @@ def score_layers(
     recorded = with_layers(model, layers)
 
     def compute(layer: str) -> Score:
-        return headline_of(session, benchmark, _committed(recorded, layer, benchmark))
+        own = _committed(recorded, layer, benchmark)
+        try:
+            return headline_of(session, benchmark, own)
+        except CeilingError:  # which no layer changes
+            raise
+        except MetricError as error:
+            raise MetricError(f"layer {layer!r} (it can be left out): {error}") from error
 
     # Absent, damaged or invalid data are an error also where a score is remembered.
     resolve(session, benchmark, _committed(recorded, layers[0], benchmark), headline_of)
