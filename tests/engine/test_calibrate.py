@@ -77,7 +77,7 @@ def test_the_hash_covers_what_components_use_indirectly() -> None:
         module.__name__.rpartition(".")[2]
         for module in calibrate.with_families({metric})
     }
-    assert names == {"rdm", "pair", "gram", "scale"}
+    assert names == {"rdm", "pair", "gram", "scale", "sorting"}
     alone = {module.__name__ for module in calibrate.with_families({calibrate})}
     assert alone == {"neuroledger.engine.calibrate"}, "only families"
 

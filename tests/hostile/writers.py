@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -191,8 +192,9 @@ def _site(pages: int, folder: Path) -> None:
     }
     gather, rendered = site.gather, site._contents
     try:
-        site.gather = lambda *_, **__: None  # type: ignore[assignment,return-value]
-        site._contents = lambda _: iter(contents.items())
+        world: Any = SimpleNamespace(boards=())
+        site.gather = lambda *_, **__: world  # type: ignore[assignment]
+        site._contents = lambda *_: iter(contents.items())
         catalog: Any = None
         site.build_site(catalog, "lab", folder / "site", records=[])
     finally:

@@ -68,7 +68,7 @@ def recorded(root: Path) -> list[Known]:
     """Return every record of a repository, as :func:`known_records` does.
 
     The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
-    not change are neither hashed nor looked up one by one. A folder with a file that is no record is read each time.
+    not change are neither hashed nor looked up one by one. A folder with an invalid record is read each time.
     """
     derived = derived_at(root)
     depth = len((root / RECORDS).parts)

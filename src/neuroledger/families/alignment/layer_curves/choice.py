@@ -181,7 +181,9 @@ def score_layers(
         except CeilingError:  # which no layer changes
             raise
         except MetricError as error:
-            raise MetricError(f"layer {layer!r} (it can be left out): {error}") from error
+            raise MetricError(
+                f"layer {layer!r} (it can be left out): {error}"
+            ) from error
 
     # Absent, damaged or invalid data are an error also where a score is remembered.
     resolve(session, benchmark, _committed(recorded, layers[0], benchmark), headline_of)
