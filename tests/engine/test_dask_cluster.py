@@ -523,7 +523,7 @@ def test_a_worker_with_other_specs_computes_nothing(
 ) -> None:
     catalog = valid.open()
     (job, *_) = plan(catalog, suites=[catalog.suite("lab")], request=Request()).jobs
-    other = replace(job, id="0" * 64, inputs=job.inputs.model_copy(update={"seed": 7}))
+    other = replace(job, id="0" * 64, shared=job.inputs.model_copy(update={"seed": 7}))
     with pytest.raises(PendingError, match="another seed than the caller: give it"):
         Work(valid.root, Request())(other)
 

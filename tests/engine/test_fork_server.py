@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from neuroledger.data import memory
 from neuroledger.engine.executors import processes
 from neuroledger.engine.executors.processes import in_processes, start_method
 from neuroledger.engine.executors.sharing import IMPORTED, Calls, Needs
@@ -123,7 +124,7 @@ def when(_: Job) -> tuple[float, float]:
 def test_jobs_run_side_by_side_if_memory_holds_what_they_usually_take(
     gigabytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "available_bytes", lambda: gigabytes * 10**9)
+    monkeypatch.setattr(memory, "available_bytes", lambda: gigabytes * 10**9)
     calls = Calls(when, failed, needs=lambda _: Needs(usual=10**9))
     given = sorted(
         result
@@ -137,7 +138,7 @@ def test_jobs_run_side_by_side_if_memory_holds_what_they_usually_take(
 
 CALLER = """
 import os, time
-from neuroledger.engine.executors import processes
+from neuroledger.data import memory
 from neuroledger.engine.executors.processes import in_processes
 from neuroledger.engine.executors.sharing import Calls
 from tests.engine.test_fork_server import failed, jobs

@@ -233,6 +233,8 @@ def test_a_missing_device_is_refused_before_anything_is_computed(
     with pytest.raises(UnavailableError, match="no such device"):
         bench.run(JOBS[0], request=Request(device="cuda:1"))
     assert asked == ["cuda:1"] and bench.computed == []
+    monkeypatch.setattr(module, "machine_needs", lambda *_: {})
+    monkeypatch.setattr(module, "imports_of", lambda *_: ())
     for executor in ("dask", "dask:tcp://host:1"):
         bench.run(
             JOBS[0], request=Request(device="cuda:1"), executor=executor, force=True

@@ -340,11 +340,13 @@ def run(
         _lost,
         lacking=_lacking,
         tell=display.line,
-        needs=machine_needs(catalog, todo).__getitem__,
-        imports=imports_of(catalog, todo) if executor != "local" else (),
         folder=catalog.root / ".cache" / "neuroledger",
         elsewhere=partial(_carried_work, catalog, request, todo),
     )
+    if executor != "local":
+        needs = machine_needs(catalog, todo)
+        imports = imports_of(catalog, todo)
+        calls = replace(calls, needs=needs.__getitem__, imports=imports)
     finished = execute(executor, grouped(catalog, todo), calls, device=request.device)
     for number, (job, (outcome, words)) in enumerate(finished, 1):
         if isinstance(outcome, Record) and write:

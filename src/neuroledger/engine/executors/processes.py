@@ -16,7 +16,6 @@ from multiprocessing import active_children, forkserver, get_context, parent_pro
 from multiprocessing.connection import wait
 from typing import Final, Literal, NamedTuple, TypeVar
 
-from neuroledger.data.memory import available_bytes
 from neuroledger.data.threads import limit_process, with_variables
 from neuroledger.engine.executors.sharing import (
     GPUS,
@@ -107,6 +106,9 @@ def _side_by_side(
     count: int, share: _Share, jobs: list[Job], calls: Calls[T], lost: list[Job]
 ) -> Done[T]:
     """Yield each job with its result, except those whose process died, which are added to ``lost``."""
+    # A plan imports this module, but needs no NumPy.
+    from neuroledger.data.memory import available_bytes
+
     queue = Queue(jobs)
     idle = list[int]()
     processes = [_process(worker, share) for worker in range(count)]
