@@ -43,11 +43,13 @@ def test_jobs_usually_need_what_they_took_and_others_of_their_benchmark_at_most_
     assert needs["noise"].measured and needs["wide"].measured
     assert BYTES < needs["wide"].usual - needs["noise"].usual < 20 * BYTES
     assert needs["later"] == needs["wide"]._replace(measured=False)
-    root = ["--root", str(valid.root)]
-    assert main(["run", "noise", "later", "--dry-run", "--json", *root]) == 0
-    shown = {
-        row["model"]: row["needs"]
-        for row in json.loads(capsys.readouterr().out)["jobs"]
-    }
-    assert shown["noise"].endswith(" GB (measured in an earlier run)")
-    assert shown["later"].endswith(" GB (estimated)")
+    for force, ends in (
+        ([], ("", " GB (estimated)")),
+        (["--force"], (" GB (measured in an earlier run)", " GB (estimated)")),
+    ):
+        words = ["run", "noise", "later", "--dry-run", *force, "--json"]
+        assert main([*words, "--root", str(valid.root)]) == 0
+        rows = json.loads(capsys.readouterr().out)["jobs"]
+        shown = {row["model"]: row["needs"] for row in rows}
+        assert shown["noise"].endswith(ends[0]) and shown["later"].endswith(ends[1])
+        assert bool(shown["noise"]) == bool(force), "only what is to do is told"

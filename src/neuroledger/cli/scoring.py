@@ -121,8 +121,8 @@ def run(
     """Compute the missing scores of models on benchmarks.
 
     JSON: jobs (benchmark, model, id, state, computed, score, reason), pending (name, reason, command), unavailable (reason
-    by id) and notes. A state is scored, partial, failed or pending, and with --dry-run to do or up to date; then a job has
-    needs, the resources that its specs declare, and the memory that earlier runs took.
+    by id) and notes. A state is scored, partial, failed or pending, and with --dry-run to do or up to date; then a job to do
+    has needs, the resources that its specs declare, and the memory that earlier runs took.
     """
     from neuroledger.engine.plan import plan
     from neuroledger.spec.catalog import open_catalog
@@ -305,14 +305,17 @@ def _states(
     from neuroledger.engine.plan import current
 
     found = current(catalog, jobs, request, retry_failed=retry_failed)
-    needs = machine_needs(catalog, jobs)
+    if force:
+        found = {}
+    needs = machine_needs(catalog, (job for job in jobs if job not in found))
     rows = []
     for job in jobs:
-        state = "to do"
-        if job in found and not force:
-            state = f"up to date ({found[job].summary.status})"
-        row = {"benchmark": job.benchmark, "model": job.model, "state": state}
-        rows.append({**row, "id": job.id, "needs": str(needs[job])})
+        row = {"benchmark": job.benchmark, "model": job.model, "id": job.id}
+        if job in found:
+            row |= {"state": f"up to date ({found[job].summary.status})", "needs": ""}
+        else:
+            row |= {"state": "to do", "needs": str(needs[job])}
+        rows.append(row)
     return rows
 
 
