@@ -9,7 +9,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from neuroledger.errors import DataError
@@ -107,8 +106,8 @@ class Summary:
     def of_row(cls, row: Sequence[Any]) -> Self:
         """Return the summary whose fields are in a remembered row."""
         *fields, verdicts, measures = row
-        numbers = tuple(Measure._make(map(_shared, each)) for each in measures)
-        values = [*map(_shared, fields), tuple(map(_shared, verdicts)), numbers]
+        numbers = tuple(map(Measure._make, measures))
+        values = [*fields, tuple(verdicts), numbers]
         return cls(*values)
 
     def row(self) -> list[object]:
@@ -121,15 +120,6 @@ class Summary:
         return self.status != "failed"
 
 
-def _shared(value: Any) -> Any:
-    """Return a value; a short text, such as an id or a scale, is in memory once."""
-    if type(value) is str and len(value) != HASH:
-        return intern(value)
-    return value
-
-
-HASH: Final = 64
-"""Length of a hash in hexadecimal digits, which no other record has."""
 NAMES: Final = tuple(field.name for field in fields(Summary))
 
 
