@@ -205,6 +205,7 @@ def plan(
         try:
             benchmark = catalog.benchmark(id)
             reason = unavailable(catalog, benchmark)
+            asked = _asked(catalog, benchmark)
         except SpecError as error:
             pending[id] = pending_for(error)
             continue
@@ -222,9 +223,9 @@ def plan(
             if (id, model) in jobs or model in unavailable_ids:
                 continue
             try:
-                if not models and not fits(catalog, model, id):
+                if not models and not _fits(catalog, model, asked):
                     continue
-                lacks = lacking(catalog, model, id) if models else []
+                lacks = _lacks(catalog, model, asked) if models else []
                 if lacks:
                     incompatible[model, id] = ", ".join(lacks)
                     continue
@@ -255,14 +256,30 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
     The field `benchmarks` of a model restricts it to ids, data sets, parents, paradigms, or outputs of paradigms
     (`decoding.regression`).
     """
+    return _fits(catalog, model, _asked(catalog, catalog.benchmark(benchmark)))
+
+
+class _Asked(NamedTuple):
+    """A benchmark, and the channels that it requires of a model; None if they are not known."""
+
+    spec: BenchmarkSpec
+    required: Interface | None
+
+
+def _asked(catalog: Catalog, benchmark: BenchmarkSpec) -> _Asked:
+    entry = catalog.entry("benchmarks", benchmark.id)
+    stimuli = catalog.about(benchmark.dataset).stimuli
+    return _Asked(benchmark, interface(catalog, entry, stimuli))
+
+
+def _fits(catalog: Catalog, model: str, asked: _Asked) -> bool:
     spec = catalog.model(model)
-    target = catalog.benchmark(benchmark)
-    if spec.unavailable is not None or lacking(catalog, model, benchmark):
+    if spec.unavailable is not None or _lacks(catalog, model, asked):
         return False
     if not spec.benchmarks:
         return True
+    target, required = asked
     paradigm = target.paradigm.name
-    required = _required(catalog, target)
     outputs = {
         f"{paradigm}.{name.partition(':')[2]}"
         for name in (required.outputs if required else ())
@@ -278,13 +295,15 @@ def fits(catalog: Catalog, model: str, benchmark: str) -> bool:
 
 def lacking(catalog: Catalog, model: str, benchmark: str) -> list[str]:
     """Return the channels of a benchmark that a model lacks, according to their specs."""
-    target = catalog.benchmark(benchmark)
-    required = _required(catalog, target)
+    return _lacks(catalog, model, _asked(catalog, catalog.benchmark(benchmark)))
+
+
+def _lacks(catalog: Catalog, model: str, asked: _Asked) -> list[str]:
     own = interface(catalog, catalog.entry("models", model), "")
-    if own is None or required is None:
+    if own is None or asked.required is None:
         return []
-    lacks = [name for part in own.lacking(required) for name in part]
-    return lacks or _lacking_preparation(catalog, model, target.dataset)
+    lacks = [name for part in own.lacking(asked.required) for name in part]
+    return lacks or _lacking_preparation(catalog, model, asked.spec.dataset)
 
 
 def _lacking_preparation(catalog: Catalog, model: str, dataset: str) -> list[str]:
@@ -297,12 +316,6 @@ def _lacking_preparation(catalog: Catalog, model: str, dataset: str) -> list[str
     except RequestError:
         return ["windows prepared as it needs"]
     return []
-
-
-def _required(catalog: Catalog, benchmark: BenchmarkSpec) -> Interface | None:
-    """Return the channels that a benchmark requires of a model."""
-    entry = catalog.entry("benchmarks", benchmark.id)
-    return interface(catalog, entry, catalog.about(benchmark.dataset).stimuli)
 
 
 def require_compatible(catalog: Catalog, benchmark: str, model: Model | str) -> None:
@@ -345,7 +358,7 @@ def mismatch(catalog: Catalog, benchmark: str, model: Model | str) -> Mismatch |
     from neuroledger.models.model import Model
 
     spec = catalog.benchmark(benchmark)
-    required = _required(catalog, spec)
+    required = _asked(catalog, spec).required
     if isinstance(model, str):
         own = interface(catalog, catalog.entry("models", model), "")
     elif isinstance(model, Model):

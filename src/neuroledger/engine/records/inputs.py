@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Self, TypeVar
 
@@ -230,5 +230,9 @@ def record_path(
     root: Path, benchmark: str, model: str, *, scratch: bool = False
 ) -> Path:
     """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
-    folder = "scratch" if scratch else "records"
-    return root.joinpath("results", folder, benchmark, f"{model}.json")
+    return _folder(root, benchmark, scratch) / f"{model}.json"
+
+
+@lru_cache(maxsize=1024)
+def _folder(root: Path, benchmark: str, scratch: bool) -> Path:
+    return root / "results" / ("scratch" if scratch else "records") / benchmark
