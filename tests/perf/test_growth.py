@@ -41,4 +41,4 @@ def test_the_time_of_a_server_is_counted_although_its_caller_does_not_wait(
         check=True,
     )
     burning, idle = map(float, done.stdout.split())
-    assert BURNT - 0.1 < burning - idle < BURNT + 0.1
+    assert BURNT / 2 < burning - idle < 2 * BURNT
