@@ -16,6 +16,7 @@ import pytest
 
 from neuroledger.engine import record as records_module
 from neuroledger.engine.record import read_all, read_record, record_path
+from neuroledger.engine.records import summary
 from neuroledger.engine.records.summary import (
     Known,
     known_at,
@@ -23,14 +24,13 @@ from neuroledger.engine.records.summary import (
     summary_of,
 )
 from neuroledger.errors import DataError, StorageError
-from neuroledger.report import kept
-from neuroledger.report.kept import recorded
 from neuroledger.report.table import board_of, leaderboard
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.differences import Joint, packed, pairs_among, unpacked
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from neuroledger.store import store
 from neuroledger.store.derived import Derived, derived_at, key_of, remembered
+from neuroledger.store.files import json_files
 from neuroledger.store.hashes import recalled
 from tests.engine.lab import Lab
 from tests.report.ledger import keep, record
@@ -45,6 +45,11 @@ def catalog(lab: Lab) -> Catalog:
     for model, value in (("ant", 0.9), ("bee", 0.5), ("cat", 0.48)):
         keep(catalog, record(model, RIDGE, value), record(model, PLS, value))
     return catalog
+
+
+def one_by_one(root: Path) -> list[Known]:
+    """Every record, each looked up by itself."""
+    return list(known_at(root, json_files(root / "results" / "records")).values())
 
 
 @pytest.fixture
@@ -134,7 +139,7 @@ def test_only_files_of_a_folder_that_changed_are_looked_up(
         looked.extend(path.parent.name for path in paths)
         return known_at(root, paths)
 
-    monkeypatch.setattr(kept, "known_at", watched)
+    monkeypatch.setattr(summary, "known_at", watched)
     steps: tuple[tuple[str, ...], ...] = ((RIDGE, PLS), (), (RIDGE,), (), (PLS,))
     for at, changed in enumerate(steps):
         if at:
@@ -142,10 +147,10 @@ def test_only_files_of_a_folder_that_changed_are_looked_up(
         looked.clear()
         found = [
             (each.path, each.sha256, repr(each.summary))
-            for each in recorded(catalog.root)
+            for each in known_records(catalog.root)
         ]
         assert set(looked) == set(changed)
-        every = known_records(catalog.root)
+        every = one_by_one(catalog.root)
         assert found == [(each.path, each.sha256, repr(each.summary)) for each in every]
 
 
@@ -205,7 +210,7 @@ def test_a_file_that_was_just_written_is_read_again(catalog: Catalog) -> None:
 
 
 @pytest.mark.usefixtures("parsed")
-@pytest.mark.parametrize("read", [known_records, recorded])
+@pytest.mark.parametrize("read", [known_records, one_by_one])
 def test_a_summary_says_what_its_record_says(
     catalog: Catalog, read: Callable[[Path], list[Known]]
 ) -> None:

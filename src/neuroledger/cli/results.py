@@ -80,14 +80,14 @@ def _boards(
     catalog: Catalog, kind: str, suite: str | None, benchmarks: Sequence[str]
 ) -> str:
     """Return the boards of a suite, or of benchmarks, as text of a kind."""
+    from neuroledger.engine.records.summary import known_records
     from neuroledger.report.board import as_text
-    from neuroledger.report.kept import recorded
     from neuroledger.report.table import board_of, boards_of
     from neuroledger.spec.load import read_params
 
     if benchmarks:
         chosen = _suite_of(catalog, benchmarks)
-        boards = [board_of(catalog, chosen, recorded(catalog.root))]
+        boards = [board_of(catalog, chosen, known_records(catalog.root))]
     else:
         name = suite or read_params(catalog.root).suite
         boards = list(boards_of(catalog, name, new=suite is None))
@@ -570,8 +570,8 @@ def _scores_of_suite(
     suite: str | None, published: bool, root: Path | None
 ) -> tuple[str, Table]:
     """Return the title and the scores of a suite, recorded or published."""
+    from neuroledger.engine.records.summary import known_records
     from neuroledger.report.diagnosis import from_published, from_records
-    from neuroledger.report.kept import recorded
     from neuroledger.spec.catalog import open_catalog
     from neuroledger.spec.load import read_params
 
@@ -580,7 +580,7 @@ def _scores_of_suite(
     title = f"Diagnosis of suite {name}, version {catalog.suite(name).version}"
     if published:
         return f"{title}: published figures", from_published(catalog, name)
-    return title, from_records(catalog, name, recorded(catalog.root))
+    return title, from_records(catalog, name, known_records(catalog.root))
 
 
 # The columns of `pareto`.

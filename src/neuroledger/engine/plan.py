@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,9 +22,9 @@ from neuroledger.engine.records.inputs import (
     ModelIdentity,
     Request,
     SpecIdentity,
-    record_path,
+    record_folder,
 )
-from neuroledger.engine.records.summary import Known, Summary, known_at
+from neuroledger.engine.records.summary import Known, Summary, known_in
 from neuroledger.errors import (
     CircleError,
     DataError,
@@ -677,17 +676,23 @@ def current(
 ) -> dict[Job, Known]:
     """Return the records of those jobs that have one that is intact and current, and need not be computed again."""
     scratch = request.limit is not None
-    paths = {
-        job: record_path(catalog.root, job.benchmark, job.model, scratch=scratch)
+    folders = {
+        job.benchmark: record_folder(catalog.root, job.benchmark, scratch)
         for job in jobs
     }
-    known = known_at(catalog.root, filter(os.path.exists, paths.values()))
-    return {
-        job: known[path]
-        for job, path in paths.items()
-        if path in known
-        and _is_current(known[path].summary, job, retry_failed=retry_failed)
+    known = known_in(catalog.root, folders.values())
+    by_name = {
+        benchmark: {each.name: each for each in known[folder]}
+        for benchmark, folder in folders.items()
     }
+    found: dict[Job, Known] = {}
+    for job in jobs:
+        record = by_name[job.benchmark].get(f"{job.model}.json")
+        if record is not None and _is_current(
+            record.summary, job, retry_failed=retry_failed
+        ):
+            found[job] = record
+    return found
 
 
 def _is_current(summary: Summary, job: Job, *, retry_failed: bool) -> bool:

@@ -7,22 +7,15 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Final, NamedTuple
 
-from neuroledger.engine.records.summary import Known, Summary, known_at
 from neuroledger.report.history import RECORDS, log_of
 from neuroledger.spec import registry
 from neuroledger.spec.catalog import Catalog
 from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
-from neuroledger.store.files import (
-    Seen,
-    files_below,
-    json_files,
-    look_at,
-    replacing,
-)
+from neuroledger.store.files import Seen, files_below, look_at, replacing
 from neuroledger.store.hashes import (
     hashed,
     recalled,
@@ -38,7 +31,6 @@ __all__ = [
     "folder_of",
     "inputs_of",
     "one_file_of",
-    "recorded",
     "remember_site",
     "text_of",
     "unchanged",
@@ -48,7 +40,6 @@ __all__ = [
 MANIFEST: Final = "pages.json"
 FOLDERS: Final = ("specs", "data", "results")
 FILES: Final = ("params.yaml", "allowed_signers")
-FOLDER: Final = "records of a folder"
 CLAIMS: Final = "results/claims"
 TRACKED: Final = ("results/metrics", "results/leaderboard.json")
 """What is written beside the pages."""
@@ -62,67 +53,6 @@ def folder_of(suite: str | None) -> Path:
 def one_file_of(suite: str) -> str:
     """Return the name of the file that has all pages of a suite and can be mailed."""
     return f"{suite}-in-one-file.html"
-
-
-def recorded(root: Path) -> list[Known]:
-    """Return every record of a repository, as :func:`known_records` does.
-
-    The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
-    not change are neither hashed nor looked up one by one. A folder with an invalid record is read each time.
-    """
-    derived = derived_at(root)
-    depth = len((root / RECORDS).parts)
-    every = groupby(json_files(root / RECORDS), lambda path: path.parts[depth])
-    folders = {name: list(paths) for name, paths in every}
-    states = {
-        name: key_of_files(FOLDER, map(look_at, paths))
-        for name, paths in folders.items()
-    }
-    places = {name: key_of(FOLDER, name) for name in folders}
-    held: dict[str, list[Known]] = {}
-    for name, place in places.items():
-        # The texts of all folders are not in memory at once.
-        plain = derived.recall([place]).get(place)
-        if plain is not None and states[name] and plain["states"] == states[name]:
-            held[name] = list(_unpacked(plain, folders[name]))
-    changed = [path for name in folders if name not in held for path in folders[name]]
-    read = known_at(root, changed)
-    new: dict[str, object] = {}
-    records: list[Known] = []
-    for name, paths in folders.items():
-        found = held.get(name) or [read[path] for path in paths if path in read]
-        records += found
-        if name not in held and states[name] and len(found) == len(paths):
-            new[places[name]] = _packed(found, states[name])
-    derived.remember(new)
-    return records
-
-
-class _Folder(TypedDict):
-    """Records of a folder: the hash of each, and the values of each field of their summaries; one value if all have it."""
-
-    states: str
-    sha256: list[str]
-    columns: list[list[Any]]
-
-
-def _packed(records: Sequence[Known], states: str) -> _Folder:
-    """Return the records of a folder as plain data."""
-    columns = [
-        list(column[:1] if len(set(map(repr, column))) == 1 else column)
-        for column in zip(*(each.summary.row() for each in records), strict=True)
-    ]
-    hashes = [each.sha256 for each in records]
-    return {"states": states, "sha256": hashes, "columns": columns}
-
-
-def _unpacked(plain: _Folder, paths: Sequence[Path]) -> Iterator[Known]:
-    """Yield the records at these paths, which :func:`_packed` made plain."""
-    count = len(paths)
-    columns = [each * (count // len(each)) for each in plain["columns"]]
-    rows = zip(*columns, strict=True)
-    for path, sha256, row in zip(paths, plain["sha256"], rows, strict=True):
-        yield Known(Summary.of_row(row), path, sha256)
 
 
 def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:

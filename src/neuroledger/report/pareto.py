@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pandas as pd
 
 from neuroledger.engine.record import Record
-from neuroledger.engine.records.summary import Known, Summary, known
+from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
-from neuroledger.report.kept import recorded
 from neuroledger.spec.catalog import Catalog, open_catalog
 from neuroledger.stats.score import Score
 from neuroledger.stats.stored_score import StoredScore
@@ -75,7 +74,7 @@ def pareto(
     catalog = catalog or open_catalog()
     headline = catalog.benchmark(benchmark).all_metrics[0]
     if records is None:
-        records = recorded(catalog.root)
+        records = known_records(catalog.root)
     summaries = [record.summary for record in known(records)]
     measured = _measured(summaries, benchmark, cost, costs or {})
     rows: list[dict[str, object]] = []

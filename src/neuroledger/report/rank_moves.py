@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from neuroledger.engine.records.summary import known_records
 from neuroledger.engine.why import Definition, Explanation, shares_of
 from neuroledger.errors import RequestError
-from neuroledger.report.kept import recorded
 from neuroledger.report.table import board_of
 from neuroledger.spec.catalog import Catalog
 from neuroledger.spec.suites import weights_of
@@ -60,7 +60,7 @@ def standing_at(catalog: Catalog, suite: str, commit: str = "") -> Standing:
 
 def _standing(catalog: Catalog, suite: str, name: str) -> Standing:
     spec = catalog.suite(suite)
-    board = board_of(catalog, spec, recorded(catalog.root))
+    board = board_of(catalog, spec, known_records(catalog.root))
     counted = {column.id: column.weight for column in board.columns if column.counts}
     parents = {column.id: column.parent for column in board.columns}
     scores = {

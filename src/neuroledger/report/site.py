@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from neuroledger.display import visible
 from neuroledger.engine.control import in_words
 from neuroledger.engine.record import Record
+from neuroledger.engine.records.summary import known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import (
     FORMATS,
@@ -35,7 +36,6 @@ from neuroledger.report.kept import (
     MANIFEST,
     Wanted,
     one_file_of,
-    recorded,
     write_all,
 )
 from neuroledger.report.pages import Page, Picture, World, gather, pages
@@ -102,7 +102,7 @@ def build_site(
     is_stored = records is None
     derived = derived_at(catalog.root) if is_stored else None
     memory = catalog.root / ".cache" if is_stored else None
-    given = recorded(catalog.root) if records is None else records
+    given = known_records(catalog.root) if records is None else records
     world = gather(catalog, suite, given, alone=alone)
     texts = [as_json(board) for board in world.boards]
     contents = _contents(world, texts)

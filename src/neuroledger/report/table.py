@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from neuroledger.engine.records.evidence import ALLOWED
-from neuroledger.engine.records.summary import Known, Summary, known
+from neuroledger.engine.records.summary import Known, Summary, known, known_records
 from neuroledger.errors import RequestError
 from neuroledger.report.board import Cell, Column, Leaderboard, Role, Row
-from neuroledger.report.kept import recorded
 from neuroledger.report.ranking import (
     WITHOUT,
     Means,
@@ -142,7 +141,7 @@ def leaderboard(
             id="chosen", version=1, title=", ".join(benchmarks), benchmarks=items
         )
     return board_of(
-        catalog, spec, recorded(catalog.root) if records is None else records
+        catalog, spec, known_records(catalog.root) if records is None else records
     )
 
 
@@ -158,7 +157,7 @@ def boards_of(
     With ``new``, also return a board of the benchmarks in no suite, if there are any.
     """
     suites = to_score(catalog, suite) if new else suites_of(catalog, suite)
-    shown = recorded(catalog.root) if records is None else records
+    shown = known_records(catalog.root) if records is None else records
     withheld = withheld_in(catalog)
     return tuple(board_of(catalog, spec, shown, withheld) for spec in suites)
 
@@ -598,7 +597,7 @@ def _recorded_figures(
 ) -> _Figures:
     """Return the recorded scores of a suite; of controls, only of the dummies that the suite lists among its models."""
     board = board_of(
-        catalog, suite, recorded(catalog.root) if records is None else records
+        catalog, suite, known_records(catalog.root) if records is None else records
     )
     dummies = [row for row in board.rows if _is_dummy(row, suite)]
     rows = [row for row in board.rows if row.role == "model" or row in dummies]

@@ -25,6 +25,7 @@ __all__ = [
     "Request",
     "SpecIdentity",
     "named_device",
+    "record_folder",
     "record_path",
 ]
 
@@ -230,9 +231,10 @@ def record_path(
     root: Path, benchmark: str, model: str, *, scratch: bool = False
 ) -> Path:
     """Return the path of a record; records of limited runs are in a scratch folder that git ignores."""
-    return _folder(root, benchmark, scratch) / f"{model}.json"
+    return record_folder(root, benchmark, scratch) / f"{model}.json"
 
 
 @lru_cache(maxsize=1024)
-def _folder(root: Path, benchmark: str, scratch: bool) -> Path:
+def record_folder(root: Path, benchmark: str, scratch: bool) -> Path:
+    """Return the folder of the records of a benchmark."""
     return root / "results" / ("scratch" if scratch else "records") / benchmark

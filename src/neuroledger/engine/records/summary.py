@@ -6,14 +6,15 @@ The modules of records are imported when a file must be parsed: they take longer
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict
 
 from neuroledger.errors import DataError
-from neuroledger.store.derived import Derived, derived_at, key_of
-from neuroledger.store.files import json_files
+from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
+from neuroledger.store.files import json_files, look_at
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
 if TYPE_CHECKING:
@@ -26,11 +27,13 @@ __all__ = [
     "Summary",
     "known",
     "known_at",
+    "known_in",
     "known_records",
     "summary_of",
 ]
 
 KIND: Final = "summary of a record"
+FOLDER: Final = "records of a folder"
 AT_ONCE: Final = 500
 """Number of files whose contents are in memory at once."""
 KEPT_SCORES: Final = 16_000
@@ -139,6 +142,11 @@ class Known:
     _record: Record | None = None
     _score: Score | None = None
 
+    @property
+    def name(self) -> str:
+        """The name of the file; empty of a record in memory."""
+        return "" if self.path is None else self.path.name
+
     def score(self) -> Score:
         """Return the headline score with its deviations.
 
@@ -232,8 +240,82 @@ def summary_of(record: Record) -> Summary:
 
 
 def known_records(root: Path) -> list[Known]:
-    """Return every record of a repository, sorted by path; see :func:`known_at`."""
-    return list(known_at(root, json_files(root / "results" / "records")).values())
+    """Return every record of a repository, sorted by path; see :func:`known_in`."""
+    records = root / "results" / "records"
+    depth = len(records.parts)
+    every = groupby(json_files(records), lambda path: path.parts[depth])
+    folders = {records / name: list(paths) for name, paths in every}
+    return [each for found in _known_in(root, folders).values() for each in found]
+
+
+def known_in(root: Path, folders: Iterable[Path]) -> dict[Path, list[Known]]:
+    """Return the records in each folder, sorted by path; invalid files are logged as findings and left out.
+
+    The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
+    not change are neither hashed nor looked up one by one. A folder with an invalid record is read each time, and files
+    of others as :func:`known_at` does.
+
+    Raises
+    ------
+    RequestError
+        The files that remember this are tracked by git.
+    """
+    return _known_in(root, {folder: json_files(folder) for folder in folders})
+
+
+def _known_in(
+    root: Path, folders: Mapping[Path, list[Path]]
+) -> dict[Path, list[Known]]:
+    derived = derived_at(root)
+    states = {
+        folder: key_of_files(FOLDER, map(look_at, paths))
+        for folder, paths in folders.items()
+    }
+    places = {folder: key_of(FOLDER, str(folder)) for folder in folders}
+    held: dict[Path, list[Known]] = {}
+    for folder, place in places.items():
+        # The texts of all folders are not in memory at once.
+        plain = derived.recall([place]).get(place)
+        state = states[folder]
+        if plain is not None and state and plain["states"] == state:
+            held[folder] = list(_unpacked(plain, folders[folder]))
+    others = [folder for folder in folders if folder not in held]
+    read = known_at(root, (path for folder in others for path in folders[folder]))
+    new: dict[str, object] = {}
+    for folder in others:
+        paths = folders[folder]
+        held[folder] = [read[path] for path in paths if path in read]
+        if states[folder] and len(held[folder]) == len(paths):
+            new[places[folder]] = _packed(held[folder], states[folder])
+    derived.remember(new)
+    return {folder: held[folder] for folder in folders}
+
+
+class _Folder(TypedDict):
+    """Records of a folder: the hash of each, and the values of each field of their summaries; one value if all have it."""
+
+    states: str
+    sha256: list[str]
+    columns: list[list[Any]]
+
+
+def _packed(records: Sequence[Known], states: str) -> _Folder:
+    """Return the records of a folder as plain data."""
+    columns = [
+        list(column[:1] if len(set(map(repr, column))) == 1 else column)
+        for column in zip(*(each.summary.row() for each in records), strict=True)
+    ]
+    hashes = [each.sha256 for each in records]
+    return {"states": states, "sha256": hashes, "columns": columns}
+
+
+def _unpacked(plain: _Folder, paths: Sequence[Path]) -> Iterator[Known]:
+    """Yield the records at these paths, which :func:`_packed` made plain."""
+    count = len(paths)
+    columns = [each * (count // len(each)) for each in plain["columns"]]
+    rows = zip(*columns, strict=True)
+    for path, sha256, row in zip(paths, plain["sha256"], rows, strict=True):
+        yield Known(Summary.of_row(row), path, sha256)
 
 
 def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
