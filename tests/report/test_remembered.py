@@ -20,6 +20,7 @@ from neuroledger.engine.records import summary
 from neuroledger.engine.records.summary import (
     Known,
     known_at,
+    known_in,
     known_records,
     summary_of,
 )
@@ -152,6 +153,17 @@ def test_only_files_of_a_folder_that_changed_are_looked_up(
         assert set(looked) == set(changed)
         every = one_by_one(catalog.root)
         assert found == [(each.path, each.sha256, repr(each.summary)) for each in every]
+
+
+@pytest.mark.usefixtures("parsed")
+def test_a_copy_in_a_folder_below_is_not_the_record(catalog: Catalog) -> None:
+    path = record_path(catalog.root, RIDGE, "ant")
+    (path.parent / "old").mkdir()
+    path.rename(path.parent / "old" / path.name)
+    for _ in range(2):
+        (found,) = known_in(catalog.root, [path.parent]).values()
+        assert [each.name for each in found] == ["bee.json", "cat.json"]
+    assert not known_in(catalog.root, [path.parent / "none"])[path.parent / "none"]
 
 
 @pytest.mark.usefixtures("parsed")

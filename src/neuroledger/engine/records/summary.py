@@ -249,7 +249,7 @@ def known_records(root: Path) -> list[Known]:
 
 
 def known_in(root: Path, folders: Iterable[Path]) -> dict[Path, list[Known]]:
-    """Return the records in each folder, sorted by path; invalid files are logged as findings and left out.
+    """Return the records in each folder, not below it, sorted by name; invalid files are logged and left out.
 
     The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
     not change are neither hashed nor looked up one by one. A folder with an invalid record is read each time, and files
@@ -260,7 +260,11 @@ def known_in(root: Path, folders: Iterable[Path]) -> dict[Path, list[Known]]:
     RequestError
         The files that remember this are tracked by git.
     """
-    return _known_in(root, {folder: json_files(folder) for folder in folders})
+    files = {
+        folder: sorted(folder.glob("*.json"), key=lambda path: path.name)
+        for folder in folders
+    }
+    return _known_in(root, files)
 
 
 def _known_in(
