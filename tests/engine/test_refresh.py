@@ -27,7 +27,7 @@ from neuroledger.engine.record import (
     signature_path,
     write_record,
 )
-from neuroledger.engine.records.refresh import earlier_version, refresh, refreshed
+from neuroledger.engine.records.refresh import refresh, refreshed
 from neuroledger.engine.run import current, run
 from neuroledger.engine.session import Request
 from neuroledger.engine.verify import verify
@@ -388,9 +388,9 @@ def test_a_refresh_is_a_function_of_the_record(
 ) -> None:
     content = read_record(path)
     plain = copy.deepcopy(content.model_dump())
-    assert earlier_version(content) is None and refreshed(content) == content
+    assert content.earlier_version is None and refreshed(content) == content
     another_method(monkeypatch)
-    assert earlier_version(content) == 1 and refreshed(content) != content
+    assert content.earlier_version == 1 and refreshed(content) != content
     assert content.model_dump() == plain, "the record in memory does not change"
     assert not math.isnan(refreshed(content).as_score().low)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from pydantic import ValidationError
 
 from neuroledger.display import NoDisplay
+from neuroledger.engine import record as recording
 from neuroledger.engine import run as running
 from neuroledger.engine import session as sessions
 from neuroledger.engine import verify as module
@@ -190,6 +192,30 @@ def test_a_file_that_is_no_intact_record_of_its_place_is_an_error(desk: Desk) ->
     assert desk.verify(other) == [
         Finding("record.misplaced", "error", WHERE.replace("ant", "bee"), words, fix)
     ]
+
+
+def test_every_file_is_read_but_parsed_once_for_each_content(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = desk.store(record("ant", "lab.V4", 0.5))
+    first = desk.verify()
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "record_in", None)
+        assert desk.verify() == first
+    times = path.stat()
+    path.write_bytes(path.read_bytes().replace(b"ridge", b"other"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert desk.verify()[0].code == "record.edited", "its size and time are the same"
+
+
+def test_a_record_that_cannot_be_read_is_not_called_anything_else(desk: Desk) -> None:
+    path = record_path(desk.root, "lab.V4", "ant")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(path)
+    [finding] = desk.verify()
+    assert (finding.code, finding.severity) == ("record.not-checked", "warning")
+    assert finding.what.startswith(f"not checked: {path} cannot be read: ")
+    assert desk.results[0].checked == NotChecked("the record cannot be read")
 
 
 def test_a_stale_record_lists_what_changed(desk: Desk) -> None:

@@ -26,6 +26,7 @@ from neuroledger.engine.records.inputs import Inputs, record_path
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
+from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.score import Score, Status
 from neuroledger.stats.stored import Stored
 from neuroledger.stats.stored_score import StoredScore
@@ -38,6 +39,7 @@ __all__ = [
     "Signable",
     "Timing",
     "Undefined",
+    "content_of",
     "first_problem",
     "key_of_text",
     "keygen",
@@ -172,6 +174,28 @@ class Record(Stored):
     def has_earlier_form(self) -> bool:
         """Whether the file has the form of an earlier version."""
         return self.signed_sha256 != self.payload()
+
+    @property
+    def versions(self) -> list[int]:
+        """The versions of the methods of all intervals."""
+        headline = [] if self.score is None else [self.score]
+        scores = [*self.scores.values(), *headline]
+        ceilings = [score.ceiling for score in scores if score.ceiling is not None]
+        versions = (estimate.version for estimate in (*scores, *ceilings))
+        return [version for version in versions if version is not None]
+
+    @property
+    def earlier_version(self) -> int | None:
+        """The earliest version of the intervals if it is not the current one, else None."""
+        earliest = min(self.versions, default=inference.VERSION)
+        return earliest if earliest < inference.VERSION else None
+
+    @property
+    def judged_version(self) -> int | None:
+        """The version by whose intervals the controls of a refreshed record were judged; None for its own."""
+        if self.score is None or self.score.uncertainty is None:
+            return None
+        return self.score.uncertainty.controls
 
     @property
     def result(self) -> StoredScore | Undefined:
@@ -347,11 +371,22 @@ def read_record(path: Path) -> Record:
     DataError
         The file is unreadable or is not a record.
     """
+    return record_in(content_of(path), path)
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of the file of a record.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, which says nothing about what it contains.
+    """
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise _no_record(path, error) from error
-    return record_in(content, path)
+        reason = error.strerror or error
+        raise DataError(f"{path} cannot be read: {reason}") from error
 
 
 def record_in(content: bytes, path: Path) -> Record:

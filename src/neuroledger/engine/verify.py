@@ -24,7 +24,6 @@ from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Identities, Job
 from neuroledger.engine.record import Record, Undefined, read_record, signers_of
 from neuroledger.engine.records.inputs import Request
-from neuroledger.engine.records.refresh import earlier_version, judged_version
 from neuroledger.engine.records.reproduced import (
     CONTROLS,
     EVERYTHING,
@@ -36,6 +35,7 @@ from neuroledger.engine.records.reproduced import (
     differences,
 )
 from neuroledger.engine.records.signatures import sign, signer_in
+from neuroledger.engine.records.summary import Known, Summary, known_now
 from neuroledger.errors import (
     CODES,
     DataError,
@@ -50,6 +50,7 @@ from neuroledger.errors import (
 )
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
+from neuroledger.store.files import json_files
 
 if TYPE_CHECKING:
     from neuroledger.engine.session import Session
@@ -88,27 +89,28 @@ def verify(
         A path does not exist.
     """
     signers = signers or signers_of(catalog.root)
-    chosen = list(paths) or sorted(
-        (catalog.root / "results" / "records").rglob("*.json")
-    )
+    chosen = list(paths) or json_files(catalog.root / "results" / "records")
     desk = _Desk(catalog, recompute)
+    missing = next((path for path in paths if not path.is_file()), None)
+    if missing is not None:
+        raise RequestError(f"{missing} does not exist")
     results = list[Verified]()
     signs = key is not None and recompute
-    for number, path in enumerate(chosen):
-        if not path.is_file():
-            raise RequestError(f"{path} does not exist")
+    found = known_now(catalog.root, chosen)
+    for number, (path, known) in enumerate(zip(chosen, found, strict=True)):
         display.progress("verifying", number, len(chosen))
-        record, result = _verified(desk, path)
+        result = _verified(desk, path, known)
         if not signs:
-            result = _with_signer(catalog.root, path, record, result, signers)
+            result = _with_signer(catalog.root, path, known, result, signers)
         results.append(result)
     display.progress("verifying", len(chosen), len(chosen))
     if key is None or not signs:
         return results
     results = _sign_reproduced(catalog.root, chosen, results, key)
+    found = known_now(catalog.root, chosen)
     return [
-        _with_signer(catalog.root, path, _readable(path), result, signers)
-        for path, result in zip(chosen, results, strict=True)
+        _with_signer(catalog.root, path, known, result, signers)
+        for path, known, result in zip(chosen, found, results, strict=True)
     ]
 
 
@@ -136,17 +138,10 @@ def _sign_reproduced(
     return signed
 
 
-def _readable(path: Path) -> Record | None:
-    try:
-        return read_record(path)
-    except DataError:  # it could not be read, and so was not checked
-        return None
-
-
 def _with_signer(
     root: Path,
     path: Path,
-    record: Record | None,
+    known: Known | DataError,
     result: Verified,
     signers: Path | None,
 ) -> Verified:
@@ -154,10 +149,12 @@ def _with_signer(
 
     A signature says nothing about a record that is contradicted, and states no reason why a pair is undefined.
     """
-    if record is None or isinstance(result.checked, Contradicted | Undefined):
+    if isinstance(known, DataError):  # it could not be read, and so was not checked
         return result
-    signer = signer_in(root, record, signers, path=path)
-    if signer.broken and judged_version(record) is not None:
+    if isinstance(result.checked, Contradicted | Undefined):
+        return result
+    signer = signer_in(root, known.summary, signers, path=path)
+    if signer.broken and known.summary.judged_version is not None:
         # The record was refreshed: it is another text than the one that was signed, and says why.
         return _stated(result)
     if signer.broken:
@@ -193,6 +190,8 @@ class _Desk:
         What determines the outcome of the jobs of each request.
     hashed
         What is missing or damaged of each data set and model whose files were hashed, or None.
+    folders
+        How the folders of records are shown.
     """
 
     catalog: Catalog
@@ -200,20 +199,25 @@ class _Desk:
     sessions: dict[Request, Session] = field(default_factory=dict)
     identities: dict[Request, Identities] = field(default_factory=dict)
     hashed: dict[tuple[str, str], PendingError | None] = field(default_factory=dict)
+    folders: dict[Path, str] = field(default_factory=dict)
+
+    def shown(self, folder: Path) -> str:
+        """Return how a folder of records is shown."""
+        if folder not in self.folders:
+            self.folders[folder] = self.catalog.shown(folder.resolve())
+        return self.folders[folder]
 
 
-def _verified(desk: _Desk, path: Path) -> tuple[Record | None, Verified]:
-    """Return a record, if it is one, and what is known of it."""
-    place = desk.catalog.shown(path.resolve())
-    record = _read(path, place)
-    if isinstance(record, Verified):
-        return None, record
-    return record, _judged(desk, record, place)
-
-
-def _judged(desk: _Desk, record: Record, place: str) -> Verified:
+def _verified(desk: _Desk, path: Path, known: Known | DataError) -> Verified:
     """Return what is known of a record: the first check that ends decides."""
-    job = _current_job(desk, record, place)
+    place = f"{desk.shown(path.parent)}/{path.name}"
+    if isinstance(known, DataError):
+        return _unreadable(known, place)
+    record = known.summary
+    problem = _of_content(record, path, place)
+    if problem is not None:
+        return problem
+    job = _current_job(desk, known, place)
     if isinstance(job, Verified):
         return job
     if not desk.recompute and record.status == "failed":
@@ -223,19 +227,20 @@ def _judged(desk: _Desk, record: Record, place: str) -> Verified:
     if problem is not None:
         return problem
     if desk.recompute:
-        return _recomputed(desk, record, job, place)
+        return _recomputed(desk, known.record(), job, place)
     return _current(record, place)
 
 
-def _read(path: Path, place: str) -> Record | Verified:
-    """Return an intact record of its place, or what is wrong with the file."""
-    try:
-        record = read_record(path)
-    except DataError as error:
-        if about_pair(error):
-            return _contradicted("record.unreadable", place, str(error))
-        words = "the record cannot be read"
-        return _not_checked("record.not-checked", place, words, str(error))
+def _unreadable(error: DataError, place: str) -> Verified:
+    """Return that a file is no record, or that this machine cannot read it."""
+    if about_pair(error):
+        return _contradicted("record.unreadable", place, str(error))
+    words = "the record cannot be read"
+    return _not_checked("record.not-checked", place, words, str(error))
+
+
+def _of_content(record: Summary, path: Path, place: str) -> Verified | None:
+    """Return what is wrong with a file that is a record: edited, or the record of another pair; None if nothing is."""
     if not record.intact:
         words = "its content does not match its own hash"
         return _contradicted("record.edited", place, words)
@@ -244,12 +249,13 @@ def _read(path: Path, place: str) -> Record | Verified:
         return _contradicted(
             "record.misplaced", place, words, "restore both records from git"
         )
-    return record
+    return None
 
 
-def _current_job(desk: _Desk, record: Record, place: str) -> Job | Verified:
+def _current_job(desk: _Desk, known: Known, place: str) -> Job | Verified:
     """Return the job of a record if its present inputs are those of the record, or what changed."""
-    request = _request(record)
+    record = known.summary
+    request = Request(record.seed, record.limit, record.device)
     try:
         benchmark = desk.catalog.benchmark(record.benchmark)
         identities = desk.identities.setdefault(
@@ -269,17 +275,11 @@ def _current_job(desk: _Desk, record: Record, place: str) -> Job | Verified:
         return _contradicted("record.stale", place, str(error))
     if job.id == record.id:
         return job
-    changed = ", ".join(job.inputs.changed_from(record.inputs))
+    changed = ", ".join(job.inputs.changed_from(known.record().inputs))
     return _contradicted("record.stale", place, f"changed since: {changed}")
 
 
-def _request(record: Record) -> Request:
-    """Return the request of a record."""
-    asked = record.request
-    return Request(asked.seed, asked.limit, asked.device)
-
-
-def _missing_files(desk: _Desk, record: Record, place: str) -> Verified | None:
+def _missing_files(desk: _Desk, record: Summary, place: str) -> Verified | None:
     """Return what is missing or damaged of the data and weights of a record, or None."""
     dataset = desk.catalog.benchmark(record.benchmark).dataset
     for what, kind, id in (
@@ -295,9 +295,9 @@ def _missing_files(desk: _Desk, record: Record, place: str) -> Verified | None:
     return None
 
 
-def _current(record: Record, place: str) -> Verified:
+def _current(record: Summary, place: str) -> Verified:
     """Return that the inputs of a record are current."""
-    earlier = earlier_version(record)
+    earlier = record.earlier_version
     words = "its inputs are current"
     fix = ""
     if earlier is not None:
@@ -308,7 +308,8 @@ def _current(record: Record, place: str) -> Verified:
 
 def _recomputed(desk: _Desk, record: Record, job: Job, place: str) -> Verified:
     """Compute a record again, and compare."""
-    request = _request(record)
+    asked = record.request
+    request = Request(asked.seed, asked.limit, asked.device)
     from neuroledger.engine.run import run_job
     from neuroledger.engine.session import Session
 
@@ -417,10 +418,10 @@ def _apart(record: Record) -> _Apart | None:
         known = record.score.uncertainty
     if known is not None and known.method == "draws":
         return _Apart("its interval, which is of earlier methods", AGAIN)
-    earlier = earlier_version(record)
+    earlier = record.earlier_version
     if earlier is not None:
         return _Apart(_of_version(earlier), REFRESH)
-    judged = judged_version(record)
+    judged = record.judged_version
     if judged is not None:
         words = f"the intervals of its controls, which are of version {judged}"
         return _Apart(words, AGAIN, CONTROLS)

@@ -20,7 +20,7 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.stored_score import StoredScore
 
-__all__ = ["earlier_version", "judged_version", "refresh", "refreshed"]
+__all__ = ["refresh", "refreshed"]
 
 AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
@@ -69,7 +69,7 @@ def _refresh(catalog: Catalog, path: Path) -> Finding:
     if not record.intact:
         words = "its content does not match its own hash"
         return Finding("record.edited", "error", place, words, AGAIN)
-    latest = max(_versions(record), default=0)
+    latest = max(record.versions, default=0)
     if latest > inference.VERSION:
         words = f"its interval is of version {latest}, later than {inference.VERSION}, which is installed"
         return Finding(
@@ -93,7 +93,7 @@ def _changes(root: Path, path: Path, record: Record) -> Iterator[str]:
 
     A signed record keeps the form of an earlier version, which its signature covers, until its interval changes.
     """
-    earlier = earlier_version(record)
+    earlier = record.earlier_version
     if earlier is not None:
         if earlier:
             before = f"version {earlier}"
@@ -165,27 +165,3 @@ def _is_headline(score: StoredScore, headline: StoredScore) -> bool:
         headline.scale,
         headline.direction,
     )
-
-
-def earlier_version(record: Record) -> int | None:
-    """Return the earliest version of the intervals of a record if it is not the current one, else None."""
-    earliest = min(_versions(record), default=inference.VERSION)
-    return earliest if earliest < inference.VERSION else None
-
-
-def judged_version(record: Record) -> int | None:
-    """Return the version by whose intervals the controls of a refreshed record were judged; None for its own."""
-    if record.score is None or record.score.uncertainty is None:
-        return None
-    return record.score.uncertainty.controls
-
-
-def _versions(record: Record) -> list[int]:
-    """Return the versions of all intervals of a record."""
-    scores = [
-        *record.scores.values(),
-        *([] if record.score is None else [record.score]),
-    ]
-    ceilings = [score.ceiling for score in scores if score.ceiling is not None]
-    versions = (stored.version for stored in (*scores, *ceilings))
-    return [version for version in versions if version is not None]

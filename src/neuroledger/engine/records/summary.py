@@ -28,6 +28,7 @@ __all__ = [
     "known",
     "known_at",
     "known_in",
+    "known_now",
     "known_records",
     "summary_of",
 ]
@@ -72,8 +73,10 @@ class Summary:
         Identity of the job.
     failure
         Name of the error of a failed job.
-    seed
-        Seed of the run.
+    seed, limit, device
+        What was asked for.
+    earlier_version, judged_version
+        Versions of methods: of the intervals if they are not current, and of those that judged the controls.
     verdicts
         The verdict of each control.
     measures
@@ -102,6 +105,10 @@ class Summary:
     id: str
     failure: str
     seed: int
+    limit: int | None
+    device: str
+    earlier_version: int | None
+    judged_version: int | None
     verdicts: tuple[str, ...]
     measures: tuple[Measure, ...]
 
@@ -231,6 +238,10 @@ def summary_of(record: Record) -> Summary:
         id=record.id,
         failure="" if record.error is None else record.error.type,
         seed=record.request.seed,
+        limit=record.request.limit,
+        device=record.request.device,
+        earlier_version=record.earlier_version,
+        judged_version=record.judged_version,
         verdicts=tuple(control.verdict for control in record.controls.values()),
         measures=tuple(
             Measure(metric, each.value, each.unit or "", each.status, each.direction)
@@ -337,8 +348,37 @@ def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
     records = dict[Path, Known]()
     with remembering(reader.memory):
         for at in range(0, len(waiting), AT_ONCE):
-            records |= reader.read(waiting[at : at + AT_ONCE])
+            some = waiting[at : at + AT_ONCE]
+            found = reader.read({path: reader.file(path) for path in some})
+            for path, each in found.items():
+                if isinstance(each, Known):
+                    records[path] = each
+                else:
+                    _say_unreadable(path, each)
     return records
+
+
+def _say_unreadable(path: Path, error: DataError) -> None:
+    from neuroledger.engine.record import say_unreadable
+
+    say_unreadable(path, error)
+
+
+def known_now(root: Path, paths: Sequence[Path]) -> Iterator[Known | DataError]:
+    """Yield the record at each path, or why there is none: every file is read, whatever state it is in.
+
+    What follows from its content is remembered.
+
+    Raises
+    ------
+    RequestError
+        The files that remember this are tracked by git.
+    """
+    reader = _Reader(derived_at(root), root / ".cache", scores=0)
+    for at in range(0, len(paths), AT_ONCE):
+        some = paths[at : at + AT_ONCE]
+        found = reader.read({path: _file_now(path) for path in some})
+        yield from (found[path] for path in some)
 
 
 class _File(NamedTuple):
@@ -348,32 +388,45 @@ class _File(NamedTuple):
     content: bytes | None
 
 
+def _file_now(path: Path) -> _File:
+    """Return a file with its content; empty if it cannot be read."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return _File("", None)
+    return _File(hashlib.sha256(content).hexdigest(), content)
+
+
 @dataclass
 class _Reader:
-    """Reads records, each file once at most."""
+    """Reads records, each file once at most, and keeps a number of scores in memory."""
 
     derived: Derived
     memory: Path
-    kept: int = 0
+    scores: int = KEPT_SCORES
 
-    def read(self, paths: Sequence[Path]) -> dict[Path, Known]:
-        """Return the records at a few paths, without those that are no records."""
-        files = {path: self._file(path) for path in paths}
+    def read(self, files: Mapping[Path, _File]) -> dict[Path, Known | DataError]:
+        """Return the records that a few files are, or why they are none."""
         keys = {path: key_of(KIND, file.sha256) for path, file in files.items()}
         found = self.derived.recall(keys.values())
-        records = dict[Path, Known]()
+        records = dict[Path, Known | DataError]()
         new = dict[str, object]()
         for path, file in files.items():
             row = found.get(keys[path])
             if row is not None:
                 records[path] = Known(Summary.of_row(row), path, file.sha256)
-            elif (known := self._parsed(path, file.content)) is not None:
-                records[path] = known
-                new[key_of(KIND, known.sha256)] = known.summary.row()
+                continue
+            try:
+                known = self._parsed(path, file.content)
+            except DataError as error:
+                records[path] = error
+                continue
+            records[path] = known
+            new[key_of(KIND, known.sha256)] = known.summary.row()
         self.derived.remember(new)
         return records
 
-    def _file(self, path: Path) -> _File:
+    def file(self, path: Path) -> _File:
         """Return the hash of a file, from memory if it is in a known state; empty if it cannot be read."""
         try:
             known = recalled(path, self.memory)
@@ -386,20 +439,22 @@ class _Reader:
             return _File("", None)
         return _File(sha256, content)
 
-    def _parsed(self, path: Path, content: bytes | None) -> Known | None:
-        """Return the record that a file is; None, with a finding, if it is none."""
-        from neuroledger.engine.record import record_in, say_unreadable
+    def _parsed(self, path: Path, content: bytes | None) -> Known:
+        """Return the record that a file is.
 
-        try:
-            if content is None:
-                content = path.read_bytes()
-            record = record_in(content, path)
-        except (OSError, DataError) as error:
-            say_unreadable(path, error)
-            return None
+        Raises
+        ------
+        DataError
+            It cannot be read, or is none.
+        """
+        from neuroledger.engine.record import content_of, record_in
+
+        if content is None:
+            content = content_of(path)
+        record = record_in(content, path)
         sha256 = hashlib.sha256(content).hexdigest()
         score = None
-        if self.kept < KEPT_SCORES and record.score is not None:
+        if self.scores and record.score is not None:
             score = record.as_score()
-            self.kept += 1
+            self.scores -= 1
         return Known(summary_of(record), path, sha256, None, score)
