@@ -48,7 +48,7 @@ from neuroledger.engine.record import (
     write_record,
 )
 from neuroledger.engine.records.environment import environment
-from neuroledger.engine.records.inputs import Inputs, ModelIdentity
+from neuroledger.engine.records.inputs import Inputs, ModelIdentity, record_folder
 from neuroledger.engine.records.summary import Known
 from neuroledger.engine.samples import keep_samples
 from neuroledger.engine.session import Request, Session, require_device
@@ -291,11 +291,8 @@ def run(
     if not is_cluster(executor):
         require_device(request.device)
     scratch = request.limit is not None
-    for folder in {
-        record_path(catalog.root, job.benchmark, job.model, scratch=scratch).parent
-        for job in jobs
-    }:
-        sweep(folder)
+    for benchmark in {job.benchmark for job in jobs}:
+        sweep(record_folder(catalog.root, benchmark, scratch))
     done = dict[Job, Done]()
     todo = list[Job]()
     damaged = lru_cache(maxsize=None)(partial(_damaged, catalog))
@@ -359,12 +356,13 @@ def run(
             display.line(f"{_sign(outcome)} {job.benchmark} · {job.model}: {words}")
         done[job] = Done(job, outcome, computed=isinstance(outcome, Record))
         display.progress("scoring", number, len(todo))
-    waiting = [(_name(job), done[job].pending) for job in jobs]
+    results = [done[job] for job in jobs]
+    waiting = ((each.job, each.pending) for each in results)
     for line in pending_lines(
-        (name, what) for name, what in waiting if what is not None
+        (_name(job), what) for job, what in waiting if what is not None
     ):
         display.line(line)
-    return [done[job] for job in jobs]
+    return results
 
 
 def _name(job: Job) -> str:
