@@ -24,9 +24,9 @@ from neuroledger.engine.record import (
     read_record,
     record_of,
     record_path,
-    signature_path,
     write_record,
 )
+from neuroledger.engine.records.evidence import signature_path
 from neuroledger.engine.records.refresh import refresh, refreshed
 from neuroledger.engine.run import current, run
 from neuroledger.engine.session import Request

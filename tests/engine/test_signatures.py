@@ -30,10 +30,10 @@ from neuroledger.engine.record import (
     record_path,
     write_record,
 )
-from neuroledger.engine.records.reproduced import TOLERANCE, differences
+from neuroledger.engine.records.reproduced import TOLERANCE, compared, differences
 from neuroledger.engine.run import run
 from neuroledger.engine.session import Request
-from neuroledger.engine.verify import compared, verify
+from neuroledger.engine.verify import verify
 from neuroledger.errors import Finding
 from neuroledger.report.table import board_of
 from neuroledger.spec.kinds import SuiteSpec

@@ -13,18 +13,16 @@ from typing import Any
 
 import pytest
 
-from neuroledger.engine import record as module
 from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.engine.record import (
     Record,
-    message_of,
     payload_of,
     read_record,
     record_path,
-    signature_path,
-    signer_of,
     write_record,
 )
+from neuroledger.engine.records import evidence as module
+from neuroledger.engine.records.evidence import message_of, signature_path, signer_of
 from neuroledger.engine.records.refresh import refresh
 from neuroledger.engine.records.signatures import (
     Signer,

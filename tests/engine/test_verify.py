@@ -20,6 +20,7 @@ from neuroledger.engine import run as running
 from neuroledger.engine import session as sessions
 from neuroledger.engine import verify as module
 from neuroledger.engine.checked import (
+    AGAIN,
     Confirmed,
     Contradicted,
     Evidence,
@@ -39,9 +40,10 @@ from neuroledger.engine.record import (
     write_record,
 )
 from neuroledger.engine.records.inputs import Inputs, ModelIdentity, SpecIdentity
+from neuroledger.engine.records.reproduced import compared
 from neuroledger.engine.records.signatures import Signer
 from neuroledger.engine.session import Request
-from neuroledger.engine.verify import AGAIN, verify
+from neuroledger.engine.verify import verify
 from neuroledger.errors import (
     Finding,
     IntegrityError,
@@ -730,17 +732,17 @@ def test_every_part_of_the_payload_is_compared(desk: Desk) -> None:
         if at[0] in PAYLOAD[1:]
     ]
     assert len(parts) >= 60
-    compared = 0
+    count = 0
     for at, value in parts:
         try:
             again = changed(base, *at, to=OTHERS.get(at[-1], other)(value))
         except ValidationError:
             continue  # no record has such a field
-        finding = module.compared(WHERE, base, again).finding
+        finding = compared(WHERE, base, again).finding
         assert finding.code == "record.not-reproduced", at
         assert not again.intact, at
-        compared += 1
-    assert compared >= 45
+        count += 1
+    assert count >= 45
 
 
 def signing(monkeypatch: pytest.MonkeyPatch, signer: Signer) -> list[tuple[Any, ...]]:

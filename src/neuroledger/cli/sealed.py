@@ -89,7 +89,7 @@ def judge(
 
     JSON: written, notes, next, looks (number, model, predictions, new_best, best, low, high) and overstated_by.
     """
-    from neuroledger.engine.record import signature_path
+    from neuroledger.engine.records.evidence import signature_path
     from neuroledger.engine.sealed.judge import judge as score_all
     from neuroledger.engine.sealed.state import state_path
     from neuroledger.spec.catalog import open_catalog

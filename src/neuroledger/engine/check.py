@@ -19,9 +19,10 @@ from pydantic import BaseModel, ValidationError
 from neuroledger.data.integrity import folder_of
 from neuroledger.data.reader import member_problems
 from neuroledger.engine.control import Role, bounded, floor_of, in_words
+from neuroledger.engine.outcome import Undefined
 from neuroledger.engine.overrides import resolve
 from neuroledger.engine.plan import BENCHMARK_ONLY_SAYS
-from neuroledger.engine.record import Record, Undefined, read_record, record_path
+from neuroledger.engine.record import Record, read_record, record_path
 from neuroledger.errors import (
     DataError,
     Finding,

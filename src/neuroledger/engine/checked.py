@@ -6,9 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from neuroledger.engine.record import Signable, Undefined
-from neuroledger.engine.records.evidence import SELF_REPORTED, Evidence, Origin
+from neuroledger.engine.outcome import Undefined
+from neuroledger.engine.records.evidence import (
+    SELF_REPORTED,
+    Evidence,
+    Origin,
+    Signable,
+)
 from neuroledger.engine.records.signatures import signer_in
 from neuroledger.errors import Finding
 
@@ -22,9 +28,13 @@ __all__ = [
     "SELF_REPORTED",
     "Undefined",
     "Verified",
+    "contradicted",
     "evidence_of",
     "in_words",
+    "not_checked",
 ]
+
+AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,25 @@ class Verified:
     finding: Finding
     checked: Checked
     evidence: Evidence = SELF_REPORTED
+
+
+def not_checked(
+    code: str, place: str, reason: str, what: str, command: str = ""
+) -> Verified:
+    """Return that this machine could not look, in few words and at length."""
+    if command:
+        fix = f"`{command}`"
+    else:
+        fix = ""
+    return Verified(
+        Finding(code, "warning", place, f"not checked: {what}", fix),
+        NotChecked(reason.rstrip(".")),
+    )
+
+
+def contradicted(code: str, place: str, what: str, fix: str = AGAIN) -> Verified:
+    """Return what a record disagrees with."""
+    return Verified(Finding(code, "error", place, what, fix), Contradicted(what))
 
 
 def in_words(verified: Iterable[Verified], *, recomputed: bool) -> str:

@@ -1,4 +1,4 @@
-"""The outcome of a job: a record, or what is pending.
+"""Why a job has no score: it is undefined on any machine, or pending on this one.
 
 A record says something about the pair of model and benchmark: its score, or why it is undefined on any machine. What this
 machine lacks at this moment is pending: it is never written or ranked, and names the command that fixes it.
@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
 
 from neuroledger.display import card, some
 from neuroledger.errors import (
@@ -34,10 +33,7 @@ from neuroledger.errors import (
     is_about_machine,
 )
 
-if TYPE_CHECKING:
-    from neuroledger.engine.record import Record
-
-__all__ = ["Outcome", "Pending", "pending_for", "pending_lines"]
+__all__ = ["Pending", "Undefined", "pending_for", "pending_lines"]
 
 DOCTOR = "neuroledger doctor"
 
@@ -79,7 +75,12 @@ class Pending:
         return PendingError(self.reason, self.command)
 
 
-Outcome: TypeAlias = "Record | Pending"
+@dataclass(frozen=True)
+class Undefined:
+    """The pair of model and benchmark has no score, for a reason that holds on any machine."""
+
+    reason: str
+
 
 # The code of each kind of error that is not about the pair, and the command that fixes it, which is empty if only the same
 # command again can show that it is fixed; the first that matches counts.

@@ -13,9 +13,9 @@ from neuroledger.data.dataset import Dataset
 from neuroledger.data.load import load_dataset
 from neuroledger.display import choose
 from neuroledger.engine.evaluate import evaluate
-from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
+from neuroledger.engine.outcome import Pending, pending_for, pending_lines
 from neuroledger.engine.plan import plan
-from neuroledger.engine.record import Record, read_all
+from neuroledger.engine.record import Outcome, Record, read_all
 from neuroledger.engine.run import closed, run_object
 from neuroledger.engine.run import run as run_jobs
 from neuroledger.engine.session import Request, Session, require_device

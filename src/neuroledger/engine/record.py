@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Literal, Protocol, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
 
 from neuroledger.display import card, visible
 from neuroledger.engine.control import Control, in_words
+from neuroledger.engine.outcome import Pending, Undefined
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
-from neuroledger.engine.records.evidence import ALLOWED
 from neuroledger.engine.records.inputs import Inputs, record_path
-from neuroledger.errors import DataError, Finding, RequestError
+from neuroledger.errors import DataError, Finding
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
 from neuroledger.stats import uncertainty as inference
@@ -34,16 +30,12 @@ from neuroledger.store.files import json_files, write_json
 
 __all__ = [
     "Failure",
+    "Outcome",
     "Record",
     "RecordedRequest",
-    "Signable",
     "Timing",
-    "Undefined",
     "content_of",
     "first_problem",
-    "key_of_text",
-    "keygen",
-    "message_of",
     "payload_of",
     "read_all",
     "read_record",
@@ -53,10 +45,6 @@ __all__ = [
     "relative",
     "say_unreadable",
     "score_in",
-    "signature_path",
-    "signer_of",
-    "signer_of_text",
-    "signers_of",
     "with_relative_paths",
     "write_record",
 ]
@@ -110,13 +98,6 @@ class Timing(Stored):
     """Seconds that passed."""
     cpu_s: Seconds | None = None
     """Seconds of processor time."""
-
-
-@dataclass(frozen=True)
-class Undefined:
-    """The pair of model and benchmark has no score, for a reason that holds on any machine."""
-
-    reason: str
 
 
 class Record(Stored):
@@ -281,6 +262,10 @@ class Record(Stored):
             ("intact", "yes" if self.intact else "no: it was edited"),
         ]
         return card(f"{self.model} on {self.benchmark} ({self.status})", rows)
+
+
+Outcome = Record | Pending
+"""The outcome of a job: a record, or what is pending."""
 
 
 def payload_of(plain: Mapping[str, object]) -> str:
@@ -457,132 +442,3 @@ def with_relative_paths(score: StoredScore, root: Path) -> StoredScore:
         "facts": facts,
     }
     return score.model_copy(update=changed)
-
-
-class Signable(Protocol):
-    """A record, or its summary: what a signature names."""
-
-    @property
-    def benchmark(self) -> str:
-        """Id of the benchmark."""
-        ...
-
-    @property
-    def model(self) -> str:
-        """Id of the model."""
-        ...
-
-    @property
-    def signed_sha256(self) -> str:
-        """The hash of the payload that a signature covers."""
-        ...
-
-
-NAMESPACE: Final = "neuroledger-record"
-SECONDS: Final = 60
-FOLDER: Final = "neuroledger-signature-"
-
-
-def signature_path(record: Path) -> Path:
-    """Return the path of a record's signature."""
-    return record.with_name(f"{record.name}.sig")
-
-
-def signer_of(path: Path, record: Signable, signers: Path) -> str | None:
-    """Return the allowed signer whose signature of the record at ``path`` is valid, or None.
-
-    Raises
-    ------
-    RequestError
-        The file of allowed signers does not exist, or ssh-keygen is missing.
-    """
-    if not signers.is_file():
-        raise RequestError(
-            f"{signers} is not a file; pass a file of allowed signers (see `man ssh-keygen`)"
-        )
-    signature = signature_path(path)
-    if not signature.is_file():
-        return None
-    return signer_of_text(
-        message_of(record), signature.read_bytes(), signers.read_bytes(), NAMESPACE
-    )
-
-
-@lru_cache(maxsize=1 << 14)
-def signer_of_text(
-    text: bytes, signature: bytes, signers: bytes, namespace: str
-) -> str | None:
-    """Return the allowed signer, of the content of a file of allowed signers, whose signature of a text is valid, or None.
-
-    The answer is remembered by content.
-    """
-    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
-        place = Path(folder, "signature")
-        allowed = Path(folder, "signers")
-        place.write_bytes(signature)
-        allowed.write_bytes(signers)
-        search = keygen("-Y", "find-principals", "-s", str(place), "-f", str(allowed))
-        for signer in (
-            search.stdout.decode(errors="replace").splitlines()
-            if not search.returncode
-            else ()
-        ):
-            words = (
-                "-Y",
-                "verify",
-                "-f",
-                str(allowed),
-                "-I",
-                signer,
-                "-n",
-                namespace,
-                "-s",
-                str(place),
-            )
-            if not keygen(*words, message=text).returncode:
-                return signer
-    return None
-
-
-@lru_cache(maxsize=1 << 14)
-def key_of_text(text: bytes, signature: bytes, namespace: str) -> str | None:
-    """Return the fingerprint of the key, of anybody, whose signature of a text is valid, or None; remembered by content."""
-    with tempfile.TemporaryDirectory(prefix=FOLDER) as folder:
-        place = Path(folder, "signature")
-        place.write_bytes(signature)
-        done = keygen(
-            "-Y", "check-novalidate", "-n", namespace, "-s", str(place), message=text
-        )
-    found = re.search(r"SHA256:\S+", done.stdout.decode(errors="replace"))
-    if found and not done.returncode:
-        return found.group()
-    return None
-
-
-def signers_of(root: Path) -> Path | None:
-    """Return the path of the repository's ``allowed_signers``, or None."""
-    if (path := root / ALLOWED).is_file():
-        return path
-    return None
-
-
-def message_of(record: Signable) -> bytes:
-    """Return the text to sign: benchmark, model, and the hash of the payload computed from the content of the file."""
-    return f"{record.benchmark}\n{record.model}\n{record.signed_sha256}\n".encode()
-
-
-def keygen(*words: str, message: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run ``ssh-keygen``."""
-    program = shutil.which("ssh-keygen")
-    if program is None:
-        raise RequestError("ssh-keygen is not installed; it is part of OpenSSH")
-    try:
-        return subprocess.run(
-            [program, *words],
-            input=message,
-            capture_output=True,
-            check=False,
-            timeout=SECONDS,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise RequestError(f"ssh-keygen cannot be run: {error}") from error

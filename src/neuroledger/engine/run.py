@@ -24,7 +24,7 @@ from neuroledger.engine.evaluate import Evaluation, evaluate
 from neuroledger.engine.executors import Calls, execute, is_cluster
 from neuroledger.engine.executors.carried import Carried, carry, fetch_sources
 from neuroledger.engine.executors.sharing import imports_of, keep_memory, machine_needs
-from neuroledger.engine.outcome import Outcome, Pending, pending_for, pending_lines
+from neuroledger.engine.outcome import Pending, pending_for, pending_lines
 from neuroledger.engine.plan import (
     Identities,
     Job,
@@ -38,6 +38,7 @@ from neuroledger.engine.plan import (
 )
 from neuroledger.engine.record import (
     Failure,
+    Outcome,
     Record,
     RecordedRequest,
     Timing,

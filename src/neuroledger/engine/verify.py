@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from neuroledger.data.integrity import verified_files
 from neuroledger.display import Display
@@ -16,24 +16,16 @@ from neuroledger.engine.checked import (
     Confirmed,
     Contradicted,
     Evidence,
-    NotChecked,
     Origin,
+    Undefined,
     Verified,
+    contradicted,
+    not_checked,
 )
 from neuroledger.engine.outcome import Pending, pending_for
 from neuroledger.engine.plan import Identities, Job
-from neuroledger.engine.record import Record, Undefined, read_record, signers_of
+from neuroledger.engine.records.evidence import signers_of
 from neuroledger.engine.records.inputs import Request
-from neuroledger.engine.records.reproduced import (
-    CONTROLS,
-    EVERYTHING,
-    INTERVALS,
-    SHARE,
-    TOLERANCE,
-    Change,
-    LeftOut,
-    differences,
-)
 from neuroledger.engine.records.signatures import sign, signer_in
 from neuroledger.engine.records.summary import Known, Summary, known_now
 from neuroledger.errors import (
@@ -49,16 +41,13 @@ from neuroledger.errors import (
     about_pair,
 )
 from neuroledger.spec.catalog import Catalog
-from neuroledger.stats import uncertainty as inference
 from neuroledger.store.files import json_files
 
 if TYPE_CHECKING:
+    from neuroledger.engine.record import Record
     from neuroledger.engine.session import Session
 
-__all__ = ["compared", "verify"]
-
-REFRESH: Final = "`neuroledger refresh`"
-AGAIN: Final = "compute it again: `neuroledger run MODEL --benchmark BENCHMARK --force`"
+__all__ = ["verify"]
 
 
 def verify(
@@ -118,6 +107,8 @@ def _sign_reproduced(
     root: Path, paths: Sequence[Path], results: list[Verified], key: Path
 ) -> list[Verified]:
     """Sign all reproduced records together, and return the results with these words."""
+    from neuroledger.engine.record import read_record
+
     reproduced = [result.evidence.origin is Origin.RECOMPUTED for result in results]
     sign(
         root,
@@ -234,19 +225,19 @@ def _verified(desk: _Desk, path: Path, known: Known | DataError) -> Verified:
 def _unreadable(error: DataError, place: str) -> Verified:
     """Return that a file is no record, or that this machine cannot read it."""
     if about_pair(error):
-        return _contradicted("record.unreadable", place, str(error))
+        return contradicted("record.unreadable", place, str(error))
     words = "the record cannot be read"
-    return _not_checked("record.not-checked", place, words, str(error))
+    return not_checked("record.not-checked", place, words, str(error))
 
 
 def _of_content(record: Summary, path: Path, place: str) -> Verified | None:
     """Return what is wrong with a file that is a record: edited, or the record of another pair; None if nothing is."""
     if not record.intact:
         words = "its content does not match its own hash"
-        return _contradicted("record.edited", place, words)
+        return contradicted("record.edited", place, words)
     if (record.benchmark, record.model) != (path.parent.name, path.stem):
         words = f"the file contains the record of {record.benchmark} · {record.model}"
-        return _contradicted(
+        return contradicted(
             "record.misplaced", place, words, "restore both records from git"
         )
     return None
@@ -264,7 +255,7 @@ def _current_job(desk: _Desk, known: Known, place: str) -> Job | Verified:
         job = identities.job(benchmark, record.model)
     except SpecError as error:
         pending = pending_for(error)
-        return _not_checked(
+        return not_checked(
             "record.not-checked",
             place,
             "an invalid spec",
@@ -272,11 +263,11 @@ def _current_job(desk: _Desk, known: Known, place: str) -> Job | Verified:
             pending.command,
         )
     except NeuroLedgerError as error:
-        return _contradicted("record.stale", place, str(error))
+        return contradicted("record.stale", place, str(error))
     if job.id == record.id:
         return job
     changed = ", ".join(job.inputs.changed_from(known.record().inputs))
-    return _contradicted("record.stale", place, f"changed since: {changed}")
+    return contradicted("record.stale", place, f"changed since: {changed}")
 
 
 def _missing_files(desk: _Desk, record: Summary, place: str) -> Verified | None:
@@ -291,7 +282,7 @@ def _missing_files(desk: _Desk, record: Summary, place: str) -> Verified | None:
             missing = isinstance(problem, MissingError | UnavailableError)
             code = "record.data-missing" if missing else "record.data-changed"
             words = f"{what} {'missing' if missing else 'damaged'}"
-            return _not_checked(code, place, words, problem.message, problem.command)
+            return not_checked(code, place, words, problem.message, problem.command)
     return None
 
 
@@ -301,7 +292,9 @@ def _current(record: Summary, place: str) -> Verified:
     words = "its inputs are current"
     fix = ""
     if earlier is not None:
-        words = f"{words}; {_of_version(earlier)}"
+        from neuroledger.engine.records.reproduced import REFRESH, of_version
+
+        words = f"{words}; {of_version(earlier)}"
         fix = REFRESH
     return Verified(Finding("record.current", "ok", place, words, fix), Confirmed())
 
@@ -310,141 +303,17 @@ def _recomputed(desk: _Desk, record: Record, job: Job, place: str) -> Verified:
     """Compute a record again, and compare."""
     asked = record.request
     request = Request(asked.seed, asked.limit, asked.device)
+    from neuroledger.engine.records.reproduced import compared
     from neuroledger.engine.run import run_job
     from neuroledger.engine.session import Session
 
     session = desk.sessions.setdefault(request, Session(desk.catalog, request))
     again, _ = run_job(session, job)
     if isinstance(again, Pending):
-        return _not_checked(
+        return not_checked(
             "record.not-checked", place, CODES[again.code], again.reason, again.command
         )
     return compared(place, record, again)
-
-
-def _not_checked(
-    code: str, place: str, reason: str, what: str, command: str = ""
-) -> Verified:
-    if command:
-        fix = f"`{command}`"
-    else:
-        fix = ""
-    return Verified(
-        Finding(code, "warning", place, f"not checked: {what}", fix),
-        NotChecked(reason.rstrip(".")),
-    )
-
-
-def _contradicted(code: str, place: str, what: str, fix: str = AGAIN) -> Verified:
-    return Verified(Finding(code, "error", place, what, fix), Contradicted(what))
-
-
-def compared(place: str, record: Record, again: Record) -> Verified:
-    """Compare a record with its recomputation: same payload, same numbers within rounding, or a difference."""
-    if _fail_alike(record, again):
-        finding = Finding(
-            "record.failed", "note", place, f"fails again: {again.reason}"
-        )
-        return Verified(finding, Undefined(again.reason))
-    if again.payload() == record.payload():
-        return _reproduced(place, "same payload")
-    apart = _apart(record)
-    found = differences(record, again, apart.left_out if apart else EVERYTHING)
-    broken = [change.words for change in found if change.distance is None]
-    if broken:
-        if len(broken) > 1:
-            more = f", and {len(broken) - 1} more"
-        else:
-            more = ""
-        words = broken[0] + more + _elsewhere(record, again)
-        return _contradicted("record.not-reproduced", place, words)
-    within = _within(found)
-    if apart is None:
-        return _reproduced(place, within)
-    return _in_part(place, record, again, apart, within)
-
-
-def _fail_alike(record: Record, again: Record) -> bool:
-    """Whether both failed with the same kind of error."""
-    if record.error is None or again.error is None:
-        return False
-    return record.error.type == again.error.type
-
-
-def _elsewhere(record: Record, again: Record) -> str:
-    """Return the two processors in words if they differ."""
-    was, now = (item.environment.processor or "unknown" for item in (record, again))
-    if was == now:
-        return ""
-    return f" (computed for the processor {was}, here {now})"
-
-
-def _within(found: Sequence[Change]) -> str:
-    """Return within what the differences are."""
-    wide = [words for words, distance in found if distance and distance > 1]
-    if wide:
-        return f"within {SHARE:g} standard errors: {wide[0]}"
-    return f"within {TOLERANCE:g}"
-
-
-def _in_part(
-    place: str, record: Record, again: Record, apart: _Apart, within: str
-) -> Verified:
-    """Return that a record is reproduced but for what is of an earlier method."""
-    words = f"recomputed: {within}; not checked: {apart.what}"
-    if apart.left_out is CONTROLS and _verdicts(record) == _verdicts(again):
-        return Verified(
-            Finding("record.value-reproduced", "ok", place, words), Confirmed()
-        )
-    return Verified(
-        Finding("record.not-checked", "warning", place, words, apart.fix),
-        NotChecked(apart.what),
-    )
-
-
-class _Apart(NamedTuple):
-    """What a recomputation cannot compare, because it is of an earlier method; how to replace it; and its fields."""
-
-    what: str
-    fix: str
-    left_out: LeftOut = INTERVALS
-
-
-def _apart(record: Record) -> _Apart | None:
-    """Return what of a record is of an earlier method than that of a recomputation, or None."""
-    if record.score is None:
-        known = None
-    else:
-        known = record.score.uncertainty
-    if known is not None and known.method == "draws":
-        return _Apart("its interval, which is of earlier methods", AGAIN)
-    earlier = record.earlier_version
-    if earlier is not None:
-        return _Apart(_of_version(earlier), REFRESH)
-    judged = record.judged_version
-    if judged is not None:
-        words = f"the intervals of its controls, which are of version {judged}"
-        return _Apart(words, AGAIN, CONTROLS)
-    return None
-
-
-def _verdicts(record: Record) -> dict[str, str]:
-    return {name: control.verdict for name, control in record.controls.items()}
-
-
-def _of_version(earlier: int) -> str:
-    if earlier:
-        before = f"version {earlier}"
-    else:
-        before = "earlier methods"
-    return (
-        f"its interval is of {before}, the current one is version {inference.VERSION}"
-    )
-
-
-def _reproduced(place: str, how: str) -> Verified:
-    finding = Finding("record.reproduced", "ok", place, f"recomputed: {how}")
-    return Verified(finding, Confirmed(), Evidence(Origin.RECOMPUTED))
 
 
 def _hash_once(desk: _Desk, kind: str, id: str) -> PendingError | None:

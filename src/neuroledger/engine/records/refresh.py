@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from neuroledger.display import Display, NoDisplay
-from neuroledger.engine.record import Record, read_record, signature_path, write_record
+from neuroledger.engine.record import Record, read_record, write_record
+from neuroledger.engine.records.evidence import signature_path
 from neuroledger.engine.records.signatures import Signer, signer_in
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.catalog import Catalog

@@ -11,8 +11,20 @@ import numpy as np
 from pydantic import BaseModel
 
 from neuroledger.data.facts import Fact
+from neuroledger.engine.checked import (
+    AGAIN,
+    Confirmed,
+    Evidence,
+    NotChecked,
+    Origin,
+    Undefined,
+    Verified,
+    contradicted,
+)
 from neuroledger.engine.control import Control
 from neuroledger.engine.record import PAYLOAD, Record
+from neuroledger.errors import Finding
+from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.stored_score import StoredCeiling, StoredScore
 from neuroledger.stats.stored_uncertainty import StoredPart, StoredUncertainty
 from neuroledger.stats.uncertainty import Part
@@ -25,8 +37,13 @@ __all__ = [
     "TOLERANCE",
     "Change",
     "LeftOut",
+    "REFRESH",
+    "compared",
     "differences",
+    "of_version",
 ]
+
+REFRESH: Final = "`neuroledger refresh`"
 
 # Other processors round differently, which mostly changes numbers by less than TOLERANCE. Iterative fits and models with
 # feedback amplify rounding; then a difference below SHARE standard errors of the score counts as reproduced.
@@ -85,6 +102,115 @@ class _Comparison(NamedTuple):
     def place(self) -> str:
         """The path in words; the field of the record is named only if it is compared as a whole."""
         return " ".join(self.path[1:] or self.path)
+
+
+def compared(place: str, record: Record, again: Record) -> Verified:
+    """Compare a record with its recomputation: same payload, same numbers within rounding, or a difference."""
+    if _fail_alike(record, again):
+        finding = Finding(
+            "record.failed", "note", place, f"fails again: {again.reason}"
+        )
+        return Verified(finding, Undefined(again.reason))
+    if again.payload() == record.payload():
+        return _reproduced(place, "same payload")
+    apart = _apart(record)
+    found = differences(record, again, apart.left_out if apart else EVERYTHING)
+    broken = [change.words for change in found if change.distance is None]
+    if broken:
+        if len(broken) > 1:
+            more = f", and {len(broken) - 1} more"
+        else:
+            more = ""
+        words = broken[0] + more + _elsewhere(record, again)
+        return contradicted("record.not-reproduced", place, words)
+    within = _within(found)
+    if apart is None:
+        return _reproduced(place, within)
+    return _in_part(place, record, again, apart, within)
+
+
+def _fail_alike(record: Record, again: Record) -> bool:
+    """Whether both failed with the same kind of error."""
+    if record.error is None or again.error is None:
+        return False
+    return record.error.type == again.error.type
+
+
+def _elsewhere(record: Record, again: Record) -> str:
+    """Return the two processors in words if they differ."""
+    was, now = (item.environment.processor or "unknown" for item in (record, again))
+    if was == now:
+        return ""
+    return f" (computed for the processor {was}, here {now})"
+
+
+def _within(found: Sequence[Change]) -> str:
+    """Return within what the differences are."""
+    wide = [words for words, distance in found if distance and distance > 1]
+    if wide:
+        return f"within {SHARE:g} standard errors: {wide[0]}"
+    return f"within {TOLERANCE:g}"
+
+
+def _in_part(
+    place: str, record: Record, again: Record, apart: _Apart, within: str
+) -> Verified:
+    """Return that a record is reproduced but for what is of an earlier method."""
+    words = f"recomputed: {within}; not checked: {apart.what}"
+    if apart.left_out is CONTROLS and _verdicts(record) == _verdicts(again):
+        return Verified(
+            Finding("record.value-reproduced", "ok", place, words), Confirmed()
+        )
+    return Verified(
+        Finding("record.not-checked", "warning", place, words, apart.fix),
+        NotChecked(apart.what),
+    )
+
+
+class _Apart(NamedTuple):
+    """What a recomputation cannot compare, because it is of an earlier method; how to replace it; and its fields."""
+
+    what: str
+    fix: str
+    left_out: LeftOut = INTERVALS
+
+
+def _apart(record: Record) -> _Apart | None:
+    """Return what of a record is of an earlier method than that of a recomputation, or None."""
+    if record.score is None:
+        known = None
+    else:
+        known = record.score.uncertainty
+    if known is not None and known.method == "draws":
+        return _Apart("its interval, which is of earlier methods", AGAIN)
+    earlier = record.earlier_version
+    if earlier is not None:
+        return _Apart(of_version(earlier), REFRESH)
+    judged = record.judged_version
+    if judged is not None:
+        words = f"the intervals of its controls, which are of version {judged}"
+        return _Apart(words, AGAIN, CONTROLS)
+    return None
+
+
+def _verdicts(record: Record) -> dict[str, str]:
+    return {name: control.verdict for name, control in record.controls.items()}
+
+
+def of_version(earlier: int) -> str:
+    """Return of which version an interval is."""
+    if earlier:
+        before = f"version {earlier}"
+    else:
+        before = "earlier methods"
+    return (
+        f"its interval is of {before}, the current one is version {inference.VERSION}"
+    )
+
+
+def _reproduced(place: str, how: str) -> Verified:
+    finding = Finding("record.reproduced", "ok", place, f"recomputed: {how}")
+    return Verified(finding, Confirmed(), Evidence(Origin.RECOMPUTED))
 
 
 def differences(

@@ -15,28 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from neuroledger.engine.record import (
+from neuroledger.engine.records.evidence import (
+    ALLOWED,
     NAMESPACE,
-    Record,
     Signable,
     key_of_text,
     keygen,
     message_of,
-    read_record,
-    record_of,
-    record_path,
     signature_path,
     signer_of,
     signer_of_text,
     signers_of,
 )
-from neuroledger.engine.records.evidence import ALLOWED
+from neuroledger.engine.records.inputs import record_path
 from neuroledger.errors import DataError, Finding, RequestError
 from neuroledger.spec.document import json_object
 from neuroledger.store.files import write_text
-from neuroledger.store.git_trees import Tree
+
+if TYPE_CHECKING:
+    from neuroledger.engine.record import Record
+    from neuroledger.store.git_trees import Tree
 
 __all__ = [
     "LIST_PATH",
@@ -256,6 +256,8 @@ def _joined(
 
 
 def _payload_of(root: Path, benchmark: str, model: str) -> str:
+    from neuroledger.engine.record import read_record
+
     try:
         return read_record(record_path(root, benchmark, model)).signed_sha256
     except DataError:
@@ -508,6 +510,8 @@ def _no_longer_signed(base: Tree, now: Tree, path: str) -> str:
 
 
 def _payload_in(tree: Tree, path: str) -> str:
+    from neuroledger.engine.record import record_of
+
     try:
         return record_of(json_object(tree.read(path))).signed_sha256
     except ValueError:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from neuroledger.engine.record import signature_path
+from neuroledger.engine.records.evidence import signature_path
 from neuroledger.engine.records.signatures import signature_of
 from neuroledger.engine.sealed.state import (
     NAMESPACE_OF_SEALED,

@@ -8,12 +8,8 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from neuroledger.engine.record import (
-    first_problem,
-    signature_path,
-    signer_of_text,
-)
-from neuroledger.engine.records.evidence import ALLOWED
+from neuroledger.engine.record import first_problem
+from neuroledger.engine.records.evidence import ALLOWED, signature_path, signer_of_text
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec.base import Id, Sha256, canonical
 from neuroledger.spec.document import json_object

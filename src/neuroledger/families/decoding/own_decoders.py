@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from neuroledger.engine.outcome import Outcome
 from neuroledger.engine.public import run
+from neuroledger.engine.record import Outcome
 from neuroledger.errors import RequestError
 from neuroledger.families.decoding.models.network_decoders import (
     ANYTHING,
