@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonprefix
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -26,7 +25,7 @@ from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.calibrations import calibration_in, calibration_path
 from neuroledger.engine.records.summary import Known, Summary, known
-from neuroledger.engine.samples import samples_of, state_of_samples
+from neuroledger.engine.samples import samples_of, states_of_samples
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report import claims
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
@@ -54,11 +53,13 @@ from neuroledger.store.store import Store, open_store
 __all__ = [
     "Late",
     "Page",
+    "Pages",
     "Picture",
     "World",
     "gather",
     "packed",
     "pages",
+    "parts",
     "thumbnails",
 ]
 
@@ -95,6 +96,18 @@ class Page(NamedTuple):
         if self.late is None:
             return self.known
         return self.known | self.late.make()
+
+
+class Pages(NamedTuple):
+    """The pages of a folder, which are made only if what they follow from has changed.
+
+    ``key`` tells what that is; it is empty if it is known to this process only.
+    """
+
+    folder: str
+    paths: tuple[str, ...]
+    key: str
+    make: Callable[[], Iterator[Page]]
 
 
 class Picture(NamedTuple):
@@ -274,6 +287,15 @@ def _every(
 
 def pages(world: World) -> Iterator[Page | Picture]:
     """Yield every page and image of the site."""
+    for part in parts(world):
+        if isinstance(part, Pages):
+            yield from part.make()
+        else:
+            yield part
+
+
+def parts(world: World) -> Iterator[Page | Pages | Picture]:
+    """Yield every page and image of the site; the pages of the records of a benchmark together."""
     pictures = {id: _pictures(world, id) for id in world.datasets}
     yield Page("index.html", "index.html.j2", _index(world, pictures))
     yield from _benchmark_pages(world)
@@ -416,9 +438,10 @@ class _Whole:
         return known_one.record() if held is None else held
 
 
-def _benchmark_pages(world: World) -> Iterator[Page]:
+def _benchmark_pages(world: World) -> Iterator[Page | Pages]:
     """Yield the page of each benchmark, then those of its records."""
     whole = _Whole()
+    common = _common(world)
     items = []
     by_benchmark: dict[str, list[Known]] = {}
     for record in world.records:
@@ -449,7 +472,13 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
         context |= _source(world, "benchmarks", column.id)
         late = Late(_key(records), partial(_of_records, records, whole))
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context, late)
-        yield from _record_pages(world, i, records, whole)
+        yield _record_pages(
+            world,
+            i,
+            [each for each in records if each.summary.model in common.rows],
+            common,
+            whole,
+        )
         scored = sum(cell.status == "scored" for _, cell in lines)
         state, tone = _state_of_scores(scored, column.unavailable)
         cells = [spec.parent, spec.dataset]
@@ -695,18 +724,72 @@ def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
     return axis_over(values, one=all(column.counts for column in columns))
 
 
-def _record_pages(
-    world: World, i: int, records: Sequence[Known], whole: _Whole
-) -> Iterator[Page]:
-    """Yield one page for each record of a benchmark: the score in detail, and how to reproduce it."""
-    column = world.everything.columns[i]
+class _Common(NamedTuple):
+    """What the pages of records share: the row and the citations of each model, the references, and states of samples.
+
+    The samples are those of public data, by the identity of the job.
+    """
+
+    rows: Mapping[str, Row]
+    cites: Mapping[str, tuple[str, ...]]
+    references: str
+    samples: Mapping[str, str]
+
+
+def _common(world: World) -> _Common:
     rows = {row.model: row for row in world.everything.rows}
+    private = {column.id for column in world.everything.columns if column.private}
+    summaries = [
+        record.summary
+        for record in world.records
+        if record.summary.has_score and record.summary.benchmark not in private
+    ]
+    wanted = [(summary.id, _headline(summary)) for summary in summaries]
+    states = states_of_samples(world.store, wanted)
+    return _Common(
+        rows,
+        {model: tuple(world.catalog.model(model).cite) for model in rows},
+        key_of("references", repr(world.references)),
+        dict(zip((id for id, _ in wanted), states, strict=True)),
+    )
+
+
+def _record_pages(
+    world: World, i: int, records: Sequence[Known], common: _Common, whole: _Whole
+) -> Pages:
+    """Return one page for each record of a benchmark: the score in detail, and how to reproduce it."""
+    column = world.everything.columns[i]
+    cites = _cites_of(world, column)
+    folder = f"records/{column.id}"
+    keys = [_key_with_samples(record, common) for record in records]
+    said: list[object] = [column, cites, common.references]
+    for record, key in zip(records, keys, strict=True):
+        row = common.rows[record.summary.model]
+        steps = world.history.get((column.id, row.model), ())
+        said.append(
+            (row.model, row.role, row.cells[i], common.cites[row.model], steps, key)
+        )
+    return Pages(
+        folder,
+        tuple(f"{folder}/{record.summary.model}.html" for record in records),
+        repr(said) if all(keys) else "",
+        partial(_made_for_records, world, i, records, common, whole),
+    )
+
+
+def _cites_of(world: World, column: Column) -> list[str]:
+    """Return the keys of the references of a benchmark and its data set."""
     spec = world.catalog.benchmark(column.id)
-    cites = [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+    return [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+
+
+def _made_for_records(
+    world: World, i: int, records: Sequence[Known], common: _Common, whole: _Whole
+) -> Iterator[Page]:
+    column = world.everything.columns[i]
+    cites = _cites_of(world, column)
     for record in records:
-        row = rows.get(record.summary.model)
-        if row is None:
-            continue
+        row = common.rows[record.summary.model]
         cell = row.cells[i]
         context = {
             "section": "index",
@@ -715,23 +798,21 @@ def _record_pages(
             "role": row.role,
             "axis": axis([cell], [column]),
             "history": world.history.get((column.id, row.model), ()),
-            "cited": _cited(world, [*cites, *world.catalog.model(row.model).cite]),
+            "cited": _cited(world, [*cites, *common.cites[row.model]]),
         }
         late = Late(
-            _key_with_samples(world, record, column),
+            _key_with_samples(record, common),
             partial(_of_record, world, record, column, whole),
         )
         path = f"records/{column.id}/{row.model}.html"
         yield Page(path, "record.html.j2", context, late)
 
 
-def _key_with_samples(world: World, record: Known, column: Column) -> str:
+def _key_with_samples(record: Known, common: _Common) -> str:
     """Return what the details of a record follow from: its file, and its samples if they are shown."""
-    summary = record.summary
     key = _key([record])
-    if not key or column.private or not summary.has_score:
-        return key
-    return f"{key} {state_of_samples(world.store, summary.id, _headline(summary))}"
+    samples = common.samples.get(record.summary.id)
+    return key if not key or samples is None else f"{key} {samples}"
 
 
 def _headline(summary: Summary) -> str:
