@@ -117,6 +117,25 @@ class Picture(NamedTuple):
     content: bytes
 
 
+class Brief(NamedTuple):
+    """What the front page says of a board besides its numbers: place, model and mean of each row that is no control."""
+
+    suite: str
+    version: int
+    title: str
+    rows: tuple[tuple[str, str, float | None], ...]
+
+    @classmethod
+    def of(cls, board: Leaderboard) -> Brief:
+        """Return what is said of a board."""
+        rows = [
+            (row.place, row.model, row.score.value)
+            for row in board.rows
+            if row.role == "model"
+        ]
+        return cls(board.suite, board.version, board.title, tuple(rows))
+
+
 class Entrant(NamedTuple):
     """A model on the page of a benchmark, which does not show its scores on others."""
 
@@ -322,13 +341,17 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, o
     pairs = []
     for board, suite in zip(world.boards, world.suites, strict=True):
         shown = packed_pairs(world.catalog, suite, board, world.records, world.withheld)
-        pairs.append((board, shown))
+        pairs.append((board.suite, shown))
     return {
         "section": "index",
-        "switch": [(label, group) for label, group in switch if group],
-        "boards": boards,
+        "switch": [
+            (label, list(map(Brief.of, group))) for label, group in switch if group
+        ],
+        "boards": list(map(Brief.of, boards)),
         "suites": [board.suite for board in boards],
-        "data": [(board, packed(board, _numbers(world, board))) for board in boards],
+        "data": [
+            (board.suite, packed(board, _numbers(world, board))) for board in boards
+        ],
         "fronts": [_front(world, board, pictures) for board in boards],
         "pairs": pairs,
     }
@@ -374,7 +397,7 @@ def _front(
         for figure in figures(world.curves, column.id)
     ]
     return {
-        "board": board,
+        "suite": board.suite,
         "front": front(world.catalog, board, world.records),
         "strips": strips,
         "curves": curves[:MAX_CURVES],
@@ -449,38 +472,23 @@ def _benchmark_pages(world: World) -> Iterator[Page | Pages]:
     for i, column in enumerate(world.everything.columns):
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
-        lines = []
-        for row in world.everything.rows:
-            if row.cells[i].status not in ABSENT:
-                lines.append((Entrant(row.model, row.role), row.cells[i]))
-        lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = by_benchmark.get(column.id, [])
-        summaries = [record.summary for record in records]
-        curves = figures(world.curves, column.id)
         context = {
             "spec": spec,
             "column": column,
             "dataset": dataset,
-            "lines": lines,
-            "axis": axis([cell for _, cell in lines], [column]),
-            "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
-            "figures": [*curves, *_costs(column, lines, summaries)],
+            "curves": figures(world.curves, column.id),
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
             "cited": _cited(world, [*spec.cite, *dataset.cite]),
         }
         context |= _source(world, "benchmarks", column.id)
-        late = Late(_key(records), partial(_of_records, records, whole))
+        several = _record_pages(world, i, records, common, whole)
+        late = Late(several.key, partial(_of_records, world, i, records, whole))
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context, late)
-        yield _record_pages(
-            world,
-            i,
-            [each for each in records if each.summary.model in common.rows],
-            common,
-            whole,
-        )
-        scored = sum(cell.status == "scored" for _, cell in lines)
-        state, tone = _state_of_scores(scored, column.unavailable)
+        yield several
+        states = [row.cells[i].status for row in world.everything.rows]
+        state, tone = _state_of_scores(states.count("scored"), column.unavailable)
         cells = [spec.parent, spec.dataset]
         items.append(
             _item(column.id, spec.title, cells, state, tone, simulated=column.simulated)
@@ -490,18 +498,26 @@ def _benchmark_pages(world: World) -> Iterator[Page | Pages]:
     )
 
 
-def _key(records: Sequence[Known]) -> str:
-    """Return the hashes of the files of records; empty if one is in memory."""
-    if not all(record.sha256 for record in records):
-        return ""
-    return " ".join(["records", *(record.sha256 for record in records)])
-
-
-def _of_records(known_ones: Sequence[Known], whole: _Whole) -> dict[str, object]:
-    """Return what the page of a benchmark shows of its whole records."""
+def _of_records(
+    world: World, i: int, known_ones: Sequence[Known], whole: _Whole
+) -> dict[str, object]:
+    """Return what the page of a benchmark shows of its records."""
+    column = world.everything.columns[i]
+    lines = []
+    for row in world.everything.rows:
+        if row.cells[i].status not in ABSENT:
+            lines.append((Entrant(row.model, row.role), row.cells[i]))
+    lines.sort(key=lambda line: _by_value(line[0], line[1], column))
     records = whole.of_benchmark(known_ones)
-    controls = sorted(_controls_of(records).items())
-    return {"controls": controls, "records": records, "notes": _notes(records)}
+    return {
+        "lines": lines,
+        "axis": axis([cell for _, cell in lines], [column]),
+        "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
+        "costs": _costs(column, lines, [each.summary for each in known_ones]),
+        "controls": sorted(_controls_of(records).items()),
+        "records": records,
+        "notes": _notes(records),
+    }
 
 
 def _state_of_scores(scored: int, unavailable: object) -> tuple[str, str]:
@@ -542,6 +558,7 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
 def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
     on_pages = {column.id for column in world.everything.columns}
+    columns = key_of("columns", repr(world.everything.columns))
     items = []
     own = set(world.catalog.own("models"))
     states: dict[str, list[str]] = {}
@@ -551,14 +568,11 @@ def _model_pages(world: World) -> Iterator[Page]:
     for id in world.models:
         spec = world.catalog.model(id)
         row = rows.get(id)
-        context = {
-            "spec": spec,
-            "blocks": _blocks(world, row),
-            "cited": _cited(world, spec.cite),
-        }
-        yield Page(
-            f"models/{id}.html", "model.html.j2", context | _source(world, "models", id)
-        )
+        context = {"spec": spec, "cited": _cited(world, spec.cite)}
+        context |= _source(world, "models", id)
+        said = f"{columns} {'' if row is None else row.cells!r}"
+        late = Late(said, partial(_scores_of, world, row))
+        yield Page(f"models/{id}.html", "model.html.j2", context, late)
         scored = states.get(id, []).count("scored")
         state, tone = _state_of_scores(scored, spec.unavailable)
         role = f"{spec.control} control" if spec.control else "model"
@@ -568,6 +582,11 @@ def _model_pages(world: World) -> Iterator[Page]:
                 _item(id, spec.title, cells, state, tone, simulated=spec.simulated)
             )
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
+
+
+def _scores_of(world: World, row: Row | None) -> dict[str, object]:
+    """Return what the page of a model shows of its row."""
+    return {"blocks": _blocks(world, row)}
 
 
 def _blocks(
@@ -755,24 +774,23 @@ def _common(world: World) -> _Common:
 
 
 def _record_pages(
-    world: World, i: int, records: Sequence[Known], common: _Common, whole: _Whole
+    world: World, i: int, every: Sequence[Known], common: _Common, whole: _Whole
 ) -> Pages:
     """Return one page for each record of a benchmark: the score in detail, and how to reproduce it."""
     column = world.everything.columns[i]
-    cites = _cites_of(world, column)
     folder = f"records/{column.id}"
-    keys = [_key_with_samples(record, common) for record in records]
-    said: list[object] = [column, cites, common.references]
-    for record, key in zip(records, keys, strict=True):
-        row = common.rows[record.summary.model]
-        steps = world.history.get((column.id, row.model), ())
-        said.append(
-            (row.model, row.role, row.cells[i], common.cites[row.model], steps, key)
-        )
+    records = [each for each in every if each.summary.model in common.rows]
+    said: list[object] = [column, _cites_of(world, column), common.references]
+    for record in every:
+        row = common.rows.get(record.summary.model)
+        said.append((record.summary.model, _key_with_samples(record, common)))
+        if row is not None:
+            steps = world.history.get((column.id, row.model), ())
+            said.append((row.role, row.cells[i], common.cites[row.model], steps))
     return Pages(
         folder,
         tuple(f"{folder}/{record.summary.model}.html" for record in records),
-        repr(said) if all(keys) else "",
+        repr(said) if all(record.sha256 for record in every) else "",
         partial(_made_for_records, world, i, records, common, whole),
     )
 
@@ -810,9 +828,9 @@ def _made_for_records(
 
 def _key_with_samples(record: Known, common: _Common) -> str:
     """Return what the details of a record follow from: its file, and its samples if they are shown."""
-    key = _key([record])
-    samples = common.samples.get(record.summary.id)
-    return key if not key or samples is None else f"{key} {samples}"
+    if not record.sha256:
+        return ""
+    return f"{record.sha256} {common.samples.get(record.summary.id, '')}"
 
 
 def _headline(summary: Summary) -> str:
