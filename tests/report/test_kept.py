@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
+from typing import Any
 
 import pytest
 import xarray as xr
@@ -17,8 +18,10 @@ from neuroledger.cli.results import leaderboard, report
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.record import read_all, read_record, record_path
 from neuroledger.engine.samples import keep_samples
+from neuroledger.report import pages as page_contents
 from neuroledger.report import site, table
 from neuroledger.report.kept import text_of
+from neuroledger.report.pages import Page, World
 from neuroledger.report.site import build_site
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import Score
@@ -127,6 +130,56 @@ def test_only_pages_that_show_a_change_are_rendered(
     assert set(rendered) == {
         "index.html", f"benchmarks/{RIDGE}.html", "models/cat.html", f"records/{RIDGE}/cat.html",
     }  # fmt: skip
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The benchmarks whose pages of records were made."""
+    benchmarks: list[str] = []
+    make = page_contents._made_for_records
+
+    def watched(world: World, i: int, *others: Any) -> Iterator[Page]:
+        benchmarks.append(world.everything.columns[i].id)
+        return make(world, i, *others)
+
+    monkeypatch.setattr(page_contents, "_made_for_records", watched)
+    return benchmarks
+
+
+def test_pages_of_records_are_made_only_for_benchmarks_of_which_something_changed(
+    scored: Lab, made: list[str], tmp_path: Path
+) -> None:
+    out = scored.root / "site"
+    page = out / f"records/{RIDGE}/ant.html"
+    path = record_path(scored.root, RIDGE, "ant")
+    bib = scored.root / "specs" / "references.bib"
+    samples = {"ridge": Score(0.5, samples=xr.DataArray([0.2, 0.1], dims="neuroid"))}
+    changes: list[tuple[Callable[[], object], set[str]]] = [
+        (lambda: None, set()),
+        (lambda: keep(scored.open(), record("ant", RIDGE, 0.8)), {RIDGE}),
+        (lambda: page.write_text("edited"), {RIDGE}),
+        (page.unlink, {RIDGE}),
+        (page.with_name("another").touch, {RIDGE}),
+        (page.with_name("another").unlink, {RIDGE}),
+        (lambda: path.write_bytes(path.read_bytes().replace(b"0.8,", b"0.7,")), {RIDGE}),
+        (lambda: keep_samples(scored.root, read_record(path).id, samples), {RIDGE}),
+        (lambda: scored.benchmark(PLS, title="Another"), {PLS}),
+        (path.unlink, {RIDGE}),
+        (lambda: scored.spec("models", "bee", cite=["one2020"], builder={"name": "pixels", "size": 8}), {RIDGE, PLS}),
+        (lambda: bib.write_text("@misc{one2020, author = {One, A}, title = {One}, year = {2020}}"), {RIDGE, PLS}),
+        (lambda: derived_at(scored.root).path.unlink(), {RIDGE, PLS}),
+        (lambda: None, set()),
+    ]  # fmt: skip
+    build_site(scored.open(), "lab", out)
+    for number, (change, benchmarks) in enumerate(changes):
+        change()
+        made.clear()
+        build_site(scored.open(), "lab", out)
+        assert set(made) == benchmarks, number
+        expected = whole(scored, tmp_path / str(number))
+        found = contents(out)
+        found.pop(f"records/{RIDGE}/another", None)
+        assert found == expected, number
 
 
 def test_a_report_of_what_did_not_change_reads_no_record(

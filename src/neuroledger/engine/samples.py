@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,13 @@ from neuroledger.errors import AssemblyError
 from neuroledger.stats.score import Score
 from neuroledger.store.store import Store, Written, open_store
 
-__all__ = ["keep_samples", "predictions_of", "samples_of", "state_of_samples"]
+__all__ = [
+    "keep_samples",
+    "predictions_of",
+    "samples_of",
+    "state_of_samples",
+    "states_of_samples",
+]
 
 KIND: Final = "samples"
 SAMPLES: Final = "samples"
@@ -86,6 +92,11 @@ def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
 def state_of_samples(store: Store, job: str, metric: str) -> str:
     """Return a text that changes whenever the stored samples change; empty without any."""
     return store.state(KIND, _key(job, metric))
+
+
+def states_of_samples(store: Store, wanted: Iterable[tuple[str, str]]) -> list[str]:
+    """Return :func:`state_of_samples` of many jobs, each with a metric."""
+    return store.states(KIND, (_key(job, metric) for job, metric in wanted))
 
 
 def _stored(root: Path, job: str, metric: str, part: str) -> xr.DataArray | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,19 +17,21 @@ from neuroledger.spec.catalog import Catalog
 from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
 from neuroledger.store.files import Seen, files_below, look_at, replacing
 from neuroledger.store.hashes import (
+    as_state,
     hashed,
     recalled,
     remember,
     remembering,
-    state_of,
 )
 from neuroledger.store.store import INDEX, store_folder
 
 __all__ = [
     "MANIFEST",
+    "Several",
     "Wanted",
     "folder_of",
     "inputs_of",
+    "names_of",
     "one_file_of",
     "remember_site",
     "text_of",
@@ -138,18 +140,16 @@ def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
     """Return the files of the site if neither they nor what they follow from have changed since; else None."""
     if not key:
         return None
-    names = _names(out)
     known = derived_at(catalog.root).recall([key]).get(key)
-    if known is None or known != _outputs(catalog, out, names):
+    if not known or known != _outputs(catalog, out):
         return None
-    return [out / name for name in names]
+    return [out / name for name in _names(out)]
 
 
 def remember_site(catalog: Catalog, key: str, out: Path) -> None:
     """Remember that the files of a site, as they are, follow from the inputs of the key."""
     if key:
-        state = _outputs(catalog, out, _names(out))
-        derived_at(catalog.root).remember({key: state})
+        derived_at(catalog.root).remember({key: _outputs(catalog, out)})
 
 
 def _names(out: Path) -> list[str]:
@@ -161,18 +161,10 @@ def _names(out: Path) -> list[str]:
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
-def _outputs(catalog: Catalog, out: Path, names: Sequence[str]) -> str:
-    """Return a hash of the states of the files of a site, and of the files that are tracked beside it."""
-    digest = hashlib.sha256()
-    root = catalog.root
-    metrics, board = (root / name for name in TRACKED)
-    paths = [out / MANIFEST, *(out / name for name in names)]
-    for path in (*paths, *sorted(metrics.glob("*.json")), board):
-        state = "missing"
-        with suppress(OSError):
-            state = state_of(path)
-        digest.update(f"{path}|{state}\n".encode())
-    return digest.hexdigest()
+def _outputs(catalog: Catalog, out: Path) -> str:
+    """Return a hash of the states of the files of a site, and of those that are tracked beside it; empty if unknown."""
+    metrics, board = (catalog.root / name for name in TRACKED)
+    return _state(chain(files_below(out), files_below(metrics), map(look_at, [board])))
 
 
 class Wanted(NamedTuple):
@@ -182,38 +174,101 @@ class Wanted(NamedTuple):
     make: Callable[[], str | bytes]
 
 
+class Several(NamedTuple):
+    """Files of a folder of a site: their names, the key of what all of them follow from, and how each is wanted."""
+
+    key: str
+    names: Sequence[str]
+    each: Callable[[], Mapping[str, Wanted]]
+
+
+def names_of(wanted: Mapping[str, Wanted | Several]) -> set[str]:
+    """Return the names of all files that are wanted."""
+    names = set[str]()
+    for name, one in wanted.items():
+        names.update(one.names if isinstance(one, Several) else [name])
+    return names
+
+
 def write_all(
     out: Path,
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, Wanted | Several],
     derived: Derived | None,
     memory: Path | None,
-) -> int:
-    """Write those files below ``out`` whose content is not what they have; return how many were made.
+) -> None:
+    """Write those files below ``out`` whose content is not what they have.
+
+    Files of a folder are not looked at one by one if they are as they were when they had what their key stands for.
 
     Parameters
     ----------
+    wanted
+        Files by name, and several by the name of their folder.
     derived
         Where the hash of the content of each key is remembered; None makes every file.
     memory
         Folder of the hashes of files; None hashes them.
     """
-    keys = [each.key for each in wanted.values() if each.key]
-    known = derived.recall(keys) if derived else {}
+    single = {name: one for name, one in wanted.items() if isinstance(one, Wanted)}
+    known = _known(single, derived)
+    folders = [name for name in wanted if name not in single]
+    places = {name: key_of("files of a folder", str(out / name)) for name in folders}
+    held = derived.recall(places.values()) if derived else {}
     new: dict[str, object] = {}
-    made = 0
     with remembering(memory):
-        for name, each in wanted.items():
-            path = out / name
-            present = _sha256(path, memory)
-            if present and known.get(each.key) == present:
+        for name, one in wanted.items():
+            if isinstance(one, Wanted):
+                new |= _write_those({name: one}, known, out, memory)
                 continue
-            made += 1
-            sha256 = _write(path, each.make(), present, memory)
-            if each.key:
-                new[each.key] = sha256
+            state = _state(files_below(out / name))
+            if one.key and state and held.get(places[name]) == [one.key, state]:
+                continue
+            each = one.each()
+            written = _write_those(each, _known(each, derived), out, memory)
+            if written:
+                state = _state(files_below(out / name))
+            new |= written
+            if one.key:
+                new[places[name]] = [one.key, state]
     if derived:
         derived.remember(new)
-    return made
+
+
+def _known(wanted: Mapping[str, Wanted], derived: Derived | None) -> dict[str, str]:
+    """Return the remembered hashes of contents by key."""
+    keys = [each.key for each in wanted.values() if each.key]
+    return derived.recall(keys) if derived else {}
+
+
+def _write_those(
+    wanted: Mapping[str, Wanted],
+    known: Mapping[str, str],
+    out: Path,
+    memory: Path | None,
+) -> dict[str, str]:
+    """Write files whose content is not what they have; return the hashes of new contents by key."""
+    new: dict[str, str] = {}
+    for name, each in wanted.items():
+        path = out / name
+        present = _sha256(path, memory)
+        if present and known.get(each.key) == present:
+            continue
+        sha256 = _write(path, each.make(), present, memory)
+        if each.key:
+            new[each.key] = sha256
+    return new
+
+
+def _state(files: Iterable[Seen]) -> str:
+    """Return a hash of the states of files; empty if one cannot be looked at."""
+    digest = hashlib.sha256()
+    try:
+        for path, stat in files:
+            state = "missing" if stat is None else as_state(stat)
+            digest.update(f"{path}|{state}\n".encode())
+    except OSError:
+        return ""
+    return digest.hexdigest()
 
 
 def _sha256(path: Path, memory: Path | None) -> str:

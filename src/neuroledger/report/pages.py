@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonprefix
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
@@ -26,7 +25,7 @@ from neuroledger.engine.control import Control
 from neuroledger.engine.record import Record
 from neuroledger.engine.records.calibrations import calibration_in, calibration_path
 from neuroledger.engine.records.summary import Known, Summary, known
-from neuroledger.engine.samples import samples_of, state_of_samples
+from neuroledger.engine.samples import samples_of, states_of_samples
 from neuroledger.errors import NeuroLedgerError
 from neuroledger.report import claims
 from neuroledger.report.board import Cell, Column, Leaderboard, Row, describe
@@ -54,11 +53,13 @@ from neuroledger.store.store import Store, open_store
 __all__ = [
     "Late",
     "Page",
+    "Pages",
     "Picture",
     "World",
     "gather",
     "packed",
     "pages",
+    "parts",
     "thumbnails",
 ]
 
@@ -97,11 +98,42 @@ class Page(NamedTuple):
         return self.known | self.late.make()
 
 
+class Pages(NamedTuple):
+    """The pages of a folder, which are made only if what they follow from has changed.
+
+    ``key`` tells what that is; it is empty if it is known to this process only.
+    """
+
+    folder: str
+    paths: tuple[str, ...]
+    key: str
+    make: Callable[[], Iterator[Page]]
+
+
 class Picture(NamedTuple):
     """An image file of the site."""
 
     path: str
     content: bytes
+
+
+class Brief(NamedTuple):
+    """What the front page says of a board besides its numbers: place, model and mean of each row that is no control."""
+
+    suite: str
+    version: int
+    title: str
+    rows: tuple[tuple[str, str, float | None], ...]
+
+    @classmethod
+    def of(cls, board: Leaderboard) -> Brief:
+        """Return what is said of a board."""
+        rows = [
+            (row.place, row.model, row.score.value)
+            for row in board.rows
+            if row.role == "model"
+        ]
+        return cls(board.suite, board.version, board.title, tuple(rows))
 
 
 class Entrant(NamedTuple):
@@ -274,6 +306,15 @@ def _every(
 
 def pages(world: World) -> Iterator[Page | Picture]:
     """Yield every page and image of the site."""
+    for part in parts(world):
+        if isinstance(part, Pages):
+            yield from part.make()
+        else:
+            yield part
+
+
+def parts(world: World) -> Iterator[Page | Pages | Picture]:
+    """Yield every page and image of the site; the pages of the records of a benchmark together."""
     pictures = {id: _pictures(world, id) for id in world.datasets}
     yield Page("index.html", "index.html.j2", _index(world, pictures))
     yield from _benchmark_pages(world)
@@ -300,13 +341,17 @@ def _index(world: World, pictures: Mapping[str, Sequence[Shown]]) -> dict[str, o
     pairs = []
     for board, suite in zip(world.boards, world.suites, strict=True):
         shown = packed_pairs(world.catalog, suite, board, world.records, world.withheld)
-        pairs.append((board, shown))
+        pairs.append((board.suite, shown))
     return {
         "section": "index",
-        "switch": [(label, group) for label, group in switch if group],
-        "boards": boards,
+        "switch": [
+            (label, list(map(Brief.of, group))) for label, group in switch if group
+        ],
+        "boards": list(map(Brief.of, boards)),
         "suites": [board.suite for board in boards],
-        "data": [(board, packed(board, _numbers(world, board))) for board in boards],
+        "data": [
+            (board.suite, packed(board, _numbers(world, board))) for board in boards
+        ],
         "fronts": [_front(world, board, pictures) for board in boards],
         "pairs": pairs,
     }
@@ -352,7 +397,7 @@ def _front(
         for figure in figures(world.curves, column.id)
     ]
     return {
-        "board": board,
+        "suite": board.suite,
         "front": front(world.catalog, board, world.records),
         "strips": strips,
         "curves": curves[:MAX_CURVES],
@@ -401,24 +446,25 @@ class _Whole:
     """
 
     def __init__(self) -> None:
-        self._held: dict[Path | None, Record] = {}
+        self._held: dict[str, Record] = {}
 
     def of_benchmark(self, known_ones: Sequence[Known]) -> list[Record]:
         """Return the records of a benchmark."""
         records = [each.record() for each in known_ones]
-        paths = [each.path for each in known_ones]
-        self._held = dict(zip(paths, records, strict=True))
+        places = [each.place for each in known_ones]
+        self._held = dict(zip(places, records, strict=True))
         return records
 
     def of(self, known_one: Known) -> Record:
         """Return a record."""
-        held = None if known_one.path is None else self._held.get(known_one.path)
+        held = self._held.get(known_one.place) if known_one.place else None
         return known_one.record() if held is None else held
 
 
-def _benchmark_pages(world: World) -> Iterator[Page]:
+def _benchmark_pages(world: World) -> Iterator[Page | Pages]:
     """Yield the page of each benchmark, then those of its records."""
     whole = _Whole()
+    common = _common(world)
     items = []
     by_benchmark: dict[str, list[Known]] = {}
     for record in world.records:
@@ -426,32 +472,23 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     for i, column in enumerate(world.everything.columns):
         spec = world.catalog.benchmark(column.id)
         dataset = world.catalog.dataset(column.dataset)
-        lines = []
-        for row in world.everything.rows:
-            if row.cells[i].status not in ABSENT:
-                lines.append((Entrant(row.model, row.role), row.cells[i]))
-        lines.sort(key=lambda line: _by_value(line[0], line[1], column))
         records = by_benchmark.get(column.id, [])
-        summaries = [record.summary for record in records]
-        curves = figures(world.curves, column.id)
         context = {
             "spec": spec,
             "column": column,
             "dataset": dataset,
-            "lines": lines,
-            "axis": axis([cell for _, cell in lines], [column]),
-            "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
-            "figures": [*curves, *_costs(column, lines, summaries)],
+            "curves": figures(world.curves, column.id),
             "calibration": _calibration(world, column.id),
             "history": _changes(world, benchmark=column.id),
             "cited": _cited(world, [*spec.cite, *dataset.cite]),
         }
         context |= _source(world, "benchmarks", column.id)
-        late = Late(_key(records), partial(_of_records, records, whole))
+        several = _record_pages(world, i, records, common, whole)
+        late = Late(several.key, partial(_of_records, world, i, records, whole))
         yield Page(f"benchmarks/{column.id}.html", "benchmark.html.j2", context, late)
-        yield from _record_pages(world, i, records, whole)
-        scored = sum(cell.status == "scored" for _, cell in lines)
-        state, tone = _state_of_scores(scored, column.unavailable)
+        yield several
+        states = [row.cells[i].status for row in world.everything.rows]
+        state, tone = _state_of_scores(states.count("scored"), column.unavailable)
         cells = [spec.parent, spec.dataset]
         items.append(
             _item(column.id, spec.title, cells, state, tone, simulated=column.simulated)
@@ -461,18 +498,26 @@ def _benchmark_pages(world: World) -> Iterator[Page]:
     )
 
 
-def _key(records: Sequence[Known]) -> str:
-    """Return the hashes of the files of records; empty if one is in memory."""
-    if not all(record.sha256 for record in records):
-        return ""
-    return " ".join(["records", *(record.sha256 for record in records)])
-
-
-def _of_records(known_ones: Sequence[Known], whole: _Whole) -> dict[str, object]:
-    """Return what the page of a benchmark shows of its whole records."""
+def _of_records(
+    world: World, i: int, known_ones: Sequence[Known], whole: _Whole
+) -> dict[str, object]:
+    """Return what the page of a benchmark shows of its records."""
+    column = world.everything.columns[i]
+    lines = []
+    for row in world.everything.rows:
+        if row.cells[i].status not in ABSENT:
+            lines.append((Entrant(row.model, row.role), row.cells[i]))
+    lines.sort(key=lambda line: _by_value(line[0], line[1], column))
     records = whole.of_benchmark(known_ones)
-    controls = sorted(_controls_of(records).items())
-    return {"controls": controls, "records": records, "notes": _notes(records)}
+    return {
+        "lines": lines,
+        "axis": axis([cell for _, cell in lines], [column]),
+        "covers": sorted({cell.covers for _, cell in lines if cell.covers}),
+        "costs": _costs(column, lines, [each.summary for each in known_ones]),
+        "controls": sorted(_controls_of(records).items()),
+        "records": records,
+        "notes": _notes(records),
+    }
 
 
 def _state_of_scores(scored: int, unavailable: object) -> tuple[str, str]:
@@ -513,6 +558,7 @@ def _worst_permuted(records: Sequence[Record]) -> dict[str, Control]:
 def _model_pages(world: World) -> Iterator[Page]:
     rows = {row.model: row for row in world.everything.rows}
     on_pages = {column.id for column in world.everything.columns}
+    columns = key_of("columns", repr(world.everything.columns))
     items = []
     own = set(world.catalog.own("models"))
     states: dict[str, list[str]] = {}
@@ -522,14 +568,11 @@ def _model_pages(world: World) -> Iterator[Page]:
     for id in world.models:
         spec = world.catalog.model(id)
         row = rows.get(id)
-        context = {
-            "spec": spec,
-            "blocks": _blocks(world, row),
-            "cited": _cited(world, spec.cite),
-        }
-        yield Page(
-            f"models/{id}.html", "model.html.j2", context | _source(world, "models", id)
-        )
+        context = {"spec": spec, "cited": _cited(world, spec.cite)}
+        context |= _source(world, "models", id)
+        said = f"{columns} {'' if row is None else row.cells!r}"
+        late = Late(said, partial(_scores_of, world, row))
+        yield Page(f"models/{id}.html", "model.html.j2", context, late)
         scored = states.get(id, []).count("scored")
         state, tone = _state_of_scores(scored, spec.unavailable)
         role = f"{spec.control} control" if spec.control else "model"
@@ -539,6 +582,11 @@ def _model_pages(world: World) -> Iterator[Page]:
                 _item(id, spec.title, cells, state, tone, simulated=spec.simulated)
             )
     yield _list("models", "Models", ["model", "builder", "role", "state"], items)
+
+
+def _scores_of(world: World, row: Row | None) -> dict[str, object]:
+    """Return what the page of a model shows of its row."""
+    return {"blocks": _blocks(world, row)}
 
 
 def _blocks(
@@ -695,18 +743,71 @@ def axis(cells: Sequence[Cell], columns: Sequence[Column]) -> Axis:
     return axis_over(values, one=all(column.counts for column in columns))
 
 
-def _record_pages(
-    world: World, i: int, records: Sequence[Known], whole: _Whole
-) -> Iterator[Page]:
-    """Yield one page for each record of a benchmark: the score in detail, and how to reproduce it."""
-    column = world.everything.columns[i]
+class _Common(NamedTuple):
+    """What the pages of records share: the row and the citations of each model, the references, and states of samples.
+
+    The samples are those of public data, by the identity of the job.
+    """
+
+    rows: Mapping[str, Row]
+    cites: Mapping[str, tuple[str, ...]]
+    references: str
+    samples: Mapping[str, str]
+
+
+def _common(world: World) -> _Common:
     rows = {row.model: row for row in world.everything.rows}
+    private = {column.id for column in world.everything.columns if column.private}
+    summaries = [
+        record.summary
+        for record in world.records
+        if record.summary.has_score and record.summary.benchmark not in private
+    ]
+    wanted = [(summary.id, _headline(summary)) for summary in summaries]
+    states = states_of_samples(world.store, wanted)
+    return _Common(
+        rows,
+        {model: tuple(world.catalog.model(model).cite) for model in rows},
+        key_of("references", repr(world.references)),
+        dict(zip((id for id, _ in wanted), states, strict=True)),
+    )
+
+
+def _record_pages(
+    world: World, i: int, every: Sequence[Known], common: _Common, whole: _Whole
+) -> Pages:
+    """Return one page for each record of a benchmark: the score in detail, and how to reproduce it."""
+    column = world.everything.columns[i]
+    folder = f"records/{column.id}"
+    records = [each for each in every if each.summary.model in common.rows]
+    said: list[object] = [column, _cites_of(world, column), common.references]
+    for record in every:
+        row = common.rows.get(record.summary.model)
+        said.append((record.summary.model, _key_with_samples(record, common)))
+        if row is not None:
+            steps = world.history.get((column.id, row.model), ())
+            said.append((row.role, row.cells[i], common.cites[row.model], steps))
+    return Pages(
+        folder,
+        tuple(f"{folder}/{record.summary.model}.html" for record in records),
+        repr(said) if all(record.sha256 for record in every) else "",
+        partial(_made_for_records, world, i, records, common, whole),
+    )
+
+
+def _cites_of(world: World, column: Column) -> list[str]:
+    """Return the keys of the references of a benchmark and its data set."""
     spec = world.catalog.benchmark(column.id)
-    cites = [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+    return [*spec.cite, *world.catalog.dataset(column.dataset).cite]
+
+
+def _made_for_records(
+    world: World, i: int, records: Sequence[Known], common: _Common, whole: _Whole
+) -> Iterator[Page]:
+    column = world.everything.columns[i]
+    cites = _cites_of(world, column)
     for record in records:
-        row = rows.get(record.summary.model)
-        if row is None:
-            continue
+        row = common.rows[record.summary.model]
         cell = row.cells[i]
         context = {
             "section": "index",
@@ -715,23 +816,21 @@ def _record_pages(
             "role": row.role,
             "axis": axis([cell], [column]),
             "history": world.history.get((column.id, row.model), ()),
-            "cited": _cited(world, [*cites, *world.catalog.model(row.model).cite]),
+            "cited": _cited(world, [*cites, *common.cites[row.model]]),
         }
         late = Late(
-            _key_with_samples(world, record, column),
+            _key_with_samples(record, common),
             partial(_of_record, world, record, column, whole),
         )
         path = f"records/{column.id}/{row.model}.html"
         yield Page(path, "record.html.j2", context, late)
 
 
-def _key_with_samples(world: World, record: Known, column: Column) -> str:
+def _key_with_samples(record: Known, common: _Common) -> str:
     """Return what the details of a record follow from: its file, and its samples if they are shown."""
-    summary = record.summary
-    key = _key([record])
-    if not key or column.private or not summary.has_score:
-        return key
-    return f"{key} {state_of_samples(world.store, summary.id, _headline(summary))}"
+    if not record.sha256:
+        return ""
+    return f"{record.sha256} {common.samples.get(record.summary.id, '')}"
 
 
 def _headline(summary: Summary) -> str:

@@ -34,11 +34,21 @@ from neuroledger.report.board import (
 )
 from neuroledger.report.kept import (
     MANIFEST,
+    Several,
     Wanted,
+    names_of,
     one_file_of,
     write_all,
 )
-from neuroledger.report.pages import Page, Picture, World, gather, pages
+from neuroledger.report.pages import (
+    Page,
+    Pages,
+    Picture,
+    World,
+    gather,
+    pages,
+    parts,
+)
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.score import counts_to_show
 from neuroledger.store.derived import derived_at, installed_sha256, key_of
@@ -106,29 +116,47 @@ def build_site(
     world = gather(catalog, suite, given, alone=alone)
     texts = [as_json(board) for board in world.boards]
     contents = _contents(world, texts)
-    wanted = {name: _wanted(content, world) for name, content in contents}
+    wanted = {name: _wanted(content, world.main) for name, content in contents}
     if alone:
         wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
         wanted[".gitignore"] = Wanted("", lambda: "*\n")
     # The manifest is written first, so that the next build recognises the files of one that was killed.
-    former = _files_inside(out, previous - set(wanted))
-    write_json(out / MANIFEST, sorted(former | set(wanted)))
+    names = names_of(wanted)
+    former = _files_inside(out, previous - names)
+    write_json(out / MANIFEST, sorted(former | names))
     write_all(out, wanted, derived, memory)
     for name in former:
         (out / name).unlink(missing_ok=True)
-    write_json(out / MANIFEST, sorted(wanted))
+    write_json(out / MANIFEST, sorted(names))
     if tracked:
         write_tracked(catalog.root, world.own, texts[: len(world.own)])
-    return [out / name for name in sorted(wanted)]
+    return [out / name for name in sorted(names)]
 
 
-def _wanted(content: Page | str | bytes, world: World) -> Wanted:
-    """Return how a file is made, and what it follows from."""
-    if not isinstance(content, Page):
-        return Wanted("", lambda: content)
-    return Wanted(
-        _key_of_page(content, world.main), partial(rendered, content, world.main)
-    )
+def _wanted(content: Page | Pages | str | bytes, main: Leaderboard) -> Wanted | Several:
+    """Return how a file, or the files of a folder, are made, and what they follow from."""
+    if isinstance(content, Page):
+        return _wanted_page(content, main)
+    if isinstance(content, Pages):
+        return _wanted_pages(content, main)
+    return Wanted("", lambda: content)
+
+
+def _wanted_page(page: Page, main: Leaderboard) -> Wanted:
+    return Wanted(_key_of_page(page, main), partial(rendered, page, main))
+
+
+def _wanted_pages(several: Pages, main: Leaderboard) -> Several:
+    def each() -> dict[str, Wanted]:
+        return {page.path: _wanted_page(page, main) for page in several.make()}
+
+    return Several(_key_of("pages", several.key, main), several.paths, each)
+
+
+def _key_of(kind: str, known: str, main: Leaderboard) -> str:
+    """Return the key of pages, which cite the suite and depend on packages; empty if ``known`` is."""
+    cited = f"{main.suite} {main.version}"
+    return key_of(kind, known, cited, installed_sha256()) if known else ""
 
 
 def _key_of_page(page: Page, main: Leaderboard) -> str:
@@ -136,17 +164,18 @@ def _key_of_page(page: Page, main: Leaderboard) -> str:
     late = "none" if page.late is None else page.late.key
     if not late:
         return ""
-    cited = f"{main.suite} {main.version}"
-    known = repr((page.path, page.template, cited, page.known))
-    return key_of("page", known, late, installed_sha256())
+    return _key_of("page", repr((page.path, page.template, page.known, late)), main)
 
 
 def _contents(
     world: World, texts: Sequence[str]
-) -> Iterator[tuple[str, Page | str | bytes]]:
-    """Yield the name and content of each file; ``texts`` has the boards as JSON."""
-    for page in pages(world):
-        yield page if isinstance(page, Picture) else (page.path, page)
+) -> Iterator[tuple[str, Page | Pages | str | bytes]]:
+    """Yield the name and content of each file, or of several in a folder; ``texts`` has the boards as JSON."""
+    for part in parts(world):
+        if isinstance(part, Picture):
+            yield part
+        else:
+            yield part.folder if isinstance(part, Pages) else part.path, part
     for name in ASSETS:
         yield name, _template(name)
     for board, text in zip(world.boards, texts, strict=True):

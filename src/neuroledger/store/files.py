@@ -7,11 +7,12 @@ import os
 import re
 import socket
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count
+from functools import lru_cache
+from itertools import count, groupby
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from neuroledger.errors import StorageError
@@ -20,11 +21,14 @@ __all__ = [
     "Seen",
     "alive",
     "files_below",
+    "indented",
+    "json_below",
     "json_files",
     "keep_from_git",
     "look_at",
     "owner",
     "replacing",
+    "seen",
     "sweep",
     "sync",
     "write_json",
@@ -183,21 +187,44 @@ def _below(
         if entry.is_dir():
             yield from _below(entry.path, left_out, (*around, place))
             continue
-        try:
-            yield Seen(entry.path, entry.stat())
-        except FileNotFoundError:  # a link to nothing, or removed meanwhile
-            yield Seen(entry.path, None)
+        yield seen(entry)
+
+
+def seen(entry: os.DirEntry[str]) -> Seen:
+    """Return what the system says of a file in a folder that was listed.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at.
+    """
+    try:
+        return Seen(entry.path, entry.stat())
+    except FileNotFoundError:  # a link to nothing, or removed meanwhile
+        return Seen(entry.path, None)
 
 
 def json_files(folder: Path) -> list[Path]:
     """Return the paths of the JSON files below a folder, such as records, sorted by folder and name."""
-    paths = [
-        Path(inside, name)
-        for inside, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(".json")
-    ]
-    return sorted(paths, key=lambda path: path.parts)
+    return [Path(entry.path) for entry in json_below(folder)]
+
+
+def json_below(folder: Path | str, *, deep: bool = True) -> Iterator[os.DirEntry[str]]:
+    """Yield the JSON files below a folder, or only those in it, sorted by folder and name.
+
+    Folders that are links, and those that cannot be listed, have none.
+    """
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            if deep and not entry.is_symlink():
+                yield from json_below(entry.path)
+        elif entry.name.endswith(".json"):
+            yield entry
 
 
 def write_text(path: Path, text: str) -> bool:
@@ -218,8 +245,68 @@ def write_text(path: Path, text: str) -> bool:
 
 def write_json(path: Path, value: object) -> bool:
     """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
-    return write_text(
-        path,
-        json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        + "\n",
-    )
+    return write_text(path, f"{indented(value)}\n")
+
+
+def indented(
+    value: object, default: Callable[[Any], object] | None = None, pad: str = ""
+) -> str:
+    """Return data as JSON with sorted keys and two spaces of indentation, as ``json.dumps`` does.
+
+    That is slow, since its fast encoder cannot indent. So neighbours in a list or object that are neither are encoded
+    together, with the indentation as separator.
+
+    Parameters
+    ----------
+    default
+        Returns plain data for an object that is none.
+    pad
+        What each further line begins with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An object is no plain data; a number is not finite.
+    """
+    inner = f"{pad}  "
+    encode = _encoder(inner).encode
+    texts: list[str] = []
+    if isinstance(value, dict):
+        ends = "{}"
+        for is_scalar, some in groupby(sorted(value.items()), _has_scalar):
+            if is_scalar:
+                texts.append(encode(dict(some))[1:-1])
+                continue
+            for key, each in some:
+                name = encode({key: 0})[1:-2]
+                texts.append(f"{name}{indented(each, default, inner)}")
+    elif isinstance(value, list | tuple):
+        ends = "[]"
+        for is_scalar, items in groupby(value, _is_scalar):
+            if is_scalar:
+                texts.append(encode(list(items))[1:-1])
+            else:
+                texts += [indented(each, default, inner) for each in items]
+    elif default is None or _is_scalar(value):
+        return encode(value)
+    else:
+        return indented(default(value), default, pad)
+    if not texts:
+        return ends
+    lines = f",\n{inner}".join(texts)
+    return f"{ends[0]}\n{inner}{lines}\n{pad}{ends[1]}"
+
+
+def _is_scalar(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _has_scalar(item: tuple[object, object]) -> bool:
+    return _is_scalar(item[1])
+
+
+@lru_cache(maxsize=64)
+def _encoder(pad: str) -> json.JSONEncoder:
+    """Return an encoder that puts each item into a line of its own, which begins with ``pad``."""
+    separators = (f",\n{pad}", ": ")
+    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=separators)
