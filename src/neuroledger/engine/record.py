@@ -208,9 +208,12 @@ class Record(Stored):
             raise DataError(
                 f"{self.model} has no score on {self.benchmark}: {self.reason}"
             )
-        return self.score.score(
-            self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
-        )
+        return self.score.score(*self.owner)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """What the items of the score belong to, its data set; and what its deviations belong to if they are its own."""
+        return self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
 
     def model_copy(
         self, *, update: Mapping[str, object] | None = None, deep: bool = False

@@ -20,6 +20,7 @@ from neuroledger.store.hashes import recalled, remember_settled, remembering
 if TYPE_CHECKING:
     from neuroledger.engine.record import Record
     from neuroledger.stats.score import Score, Status
+    from neuroledger.stats.stored_score import LightScore, LightScores
 
 __all__ = [
     "Known",
@@ -36,8 +37,8 @@ KIND: Final = "summary of a record"
 FOLDER: Final = "records of a folder"
 AT_ONCE: Final = 500
 """Number of files whose contents are in memory at once."""
-KEPT_SCORES: Final = 16_000
-"""Number of scores of some 8 kB each that stay in memory after their records were read for their summary."""
+KEPT_SCORES: Final = 200_000
+"""Number of scores of some 2 kB each that stay in memory after their records were read for their summary."""
 
 
 class Measure(NamedTuple):
@@ -140,7 +141,7 @@ class Known:
     path: Path | None = None
     sha256: str = ""
     _record: Record | None = None
-    _score: Score | None = None
+    _score: LightScore | None = None
 
     @property
     def name(self) -> str:
@@ -156,7 +157,7 @@ class Known:
             There is none, or the file was changed or removed meanwhile.
         """
         if self._score is not None:
-            return self._score
+            return self._score.score()
         if self._record is not None:
             return self._record.as_score()
         from neuroledger.engine.record import score_in
@@ -355,6 +356,7 @@ class _Reader:
     derived: Derived
     memory: Path
     kept: int = 0
+    scores: LightScores | None = None
 
     def read(self, paths: Sequence[Path]) -> dict[Path, Known]:
         """Return the records at a few paths, without those that are no records."""
@@ -398,8 +400,15 @@ class _Reader:
             say_unreadable(path, error)
             return None
         sha256 = hashlib.sha256(content).hexdigest()
-        score = None
-        if self.kept < KEPT_SCORES and record.score is not None:
-            score = record.as_score()
-            self.kept += 1
-        return Known(summary_of(record), path, sha256, None, score)
+        return Known(summary_of(record), path, sha256, None, self._score_of(record))
+
+    def _score_of(self, record: Record) -> LightScore | None:
+        """Return the headline score of a record in little memory, unless there are too many of them."""
+        from neuroledger.stats.stored_score import LightScores
+
+        if record.score is None or self.kept >= KEPT_SCORES:
+            return None
+        self.kept += 1
+        if self.scores is None:
+            self.scores = LightScores()
+        return self.scores.light(record.score, *record.owner)
