@@ -401,18 +401,18 @@ class _Whole:
     """
 
     def __init__(self) -> None:
-        self._held: dict[Path | None, Record] = {}
+        self._held: dict[str, Record] = {}
 
     def of_benchmark(self, known_ones: Sequence[Known]) -> list[Record]:
         """Return the records of a benchmark."""
         records = [each.record() for each in known_ones]
-        paths = [each.path for each in known_ones]
-        self._held = dict(zip(paths, records, strict=True))
+        places = [each.place for each in known_ones]
+        self._held = dict(zip(places, records, strict=True))
         return records
 
     def of(self, known_one: Known) -> Record:
         """Return a record."""
-        held = None if known_one.path is None else self._held.get(known_one.path)
+        held = self._held.get(known_one.place) if known_one.place else None
         return known_one.record() if held is None else held
 
 

@@ -20,11 +20,13 @@ __all__ = [
     "Seen",
     "alive",
     "files_below",
+    "json_below",
     "json_files",
     "keep_from_git",
     "look_at",
     "owner",
     "replacing",
+    "seen",
     "sweep",
     "sync",
     "write_json",
@@ -183,21 +185,44 @@ def _below(
         if entry.is_dir():
             yield from _below(entry.path, left_out, (*around, place))
             continue
-        try:
-            yield Seen(entry.path, entry.stat())
-        except FileNotFoundError:  # a link to nothing, or removed meanwhile
-            yield Seen(entry.path, None)
+        yield seen(entry)
+
+
+def seen(entry: os.DirEntry[str]) -> Seen:
+    """Return what the system says of a file in a folder that was listed.
+
+    Raises
+    ------
+    OSError
+        It cannot be looked at.
+    """
+    try:
+        return Seen(entry.path, entry.stat())
+    except FileNotFoundError:  # a link to nothing, or removed meanwhile
+        return Seen(entry.path, None)
 
 
 def json_files(folder: Path) -> list[Path]:
     """Return the paths of the JSON files below a folder, such as records, sorted by folder and name."""
-    paths = [
-        Path(inside, name)
-        for inside, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(".json")
-    ]
-    return sorted(paths, key=lambda path: path.parts)
+    return [Path(entry.path) for entry in json_below(folder)]
+
+
+def json_below(folder: Path | str, *, deep: bool = True) -> Iterator[os.DirEntry[str]]:
+    """Yield the JSON files below a folder, or only those in it, sorted by folder and name.
+
+    Folders that are links, and those that cannot be listed, have none.
+    """
+    try:
+        with os.scandir(folder) as found:
+            entries = sorted(found, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir():
+            if deep and not entry.is_symlink():
+                yield from json_below(entry.path)
+        elif entry.name.endswith(".json"):
+            yield entry
 
 
 def write_text(path: Path, text: str) -> bool:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import groupby
+from os import DirEntry, sep
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict
 
 from neuroledger.errors import DataError
 from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
-from neuroledger.store.files import json_files, look_at
+from neuroledger.store.files import json_below, seen
 from neuroledger.store.hashes import recalled, remember_settled, remembering
 
 if TYPE_CHECKING:
@@ -51,8 +52,7 @@ class Measure(NamedTuple):
     direction: str
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """The numbers and states of a record.
 
     Attributes
@@ -111,20 +111,12 @@ class Summary:
         """Return the summary whose fields are in a remembered row."""
         *fields, verdicts, measures = row
         numbers = tuple(map(Measure._make, measures))
-        values = [*fields, tuple(verdicts), numbers]
-        return cls(*values)
-
-    def row(self) -> list[object]:
-        """Return the fields as plain data, to be remembered."""
-        return [getattr(self, name) for name in NAMES]
+        return cls._make([*fields, tuple(verdicts), numbers])
 
     @property
     def has_score(self) -> bool:
         """Whether the record has a score, which may be undefined."""
         return self.status != "failed"
-
-
-NAMES: Final = tuple(field.name for field in fields(Summary))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +125,27 @@ class Known:
 
     Attributes
     ----------
+    place
+        Path of the file; empty of a record in memory.
     sha256
         Hash of the file; empty of a record in memory.
     """
 
     summary: Summary
-    path: Path | None = None
+    place: str = ""
     sha256: str = ""
     _record: Record | None = None
     _score: LightScore | None = None
 
     @property
+    def path(self) -> Path | None:
+        """The file; None of a record in memory."""
+        return Path(self.place) if self.place else None
+
+    @property
     def name(self) -> str:
         """The name of the file; empty of a record in memory."""
-        return "" if self.path is None else self.path.name
+        return Path(self.place).name
 
     def score(self) -> Score:
         """Return the headline score with its deviations.
@@ -172,21 +171,22 @@ class Known:
         DataError
             The file was changed or removed meanwhile.
         """
-        if self.path is None:
+        if not self.place:
             assert self._record is not None
             return self._record
         from neuroledger.engine.record import record_in
 
-        return record_in(self._content(), self.path)
+        return record_in(self._content(), Path(self.place))
 
     def _content(self) -> bytes:
-        assert self.path is not None
         try:
-            content = self.path.read_bytes()
+            content = Path(self.place).read_bytes()
         except OSError:
             content = b""
         if hashlib.sha256(content).hexdigest() != self.sha256:
-            raise DataError(f"{self.path} was changed meanwhile; run the command again")
+            raise DataError(
+                f"{self.place} was changed meanwhile; run the command again"
+            )
         return content
 
 
@@ -243,9 +243,13 @@ def summary_of(record: Record) -> Summary:
 def known_records(root: Path) -> list[Known]:
     """Return every record of a repository, sorted by path; see :func:`known_in`."""
     records = root / "results" / "records"
-    depth = len(records.parts)
-    every = groupby(json_files(records), lambda path: path.parts[depth])
-    folders = {records / name: list(paths) for name, paths in every}
+    depth = len(str(records)) + 1
+
+    def inside(entry: DirEntry[str]) -> str:
+        return entry.path[depth:].partition(sep)[0]
+
+    every = groupby(json_below(records), inside)
+    folders = {records / name: list(entries) for name, entries in every}
     return [each for found in _known_in(root, folders).values() for each in found]
 
 
@@ -261,20 +265,18 @@ def known_in(root: Path, folders: Iterable[Path]) -> dict[Path, list[Known]]:
     RequestError
         The files that remember this are tracked by git.
     """
-    files = {
-        folder: sorted(folder.glob("*.json"), key=lambda path: path.name)
-        for folder in folders
-    }
-    return _known_in(root, files)
+    return _known_in(
+        root, {folder: list(json_below(folder, deep=False)) for folder in folders}
+    )
 
 
 def _known_in(
-    root: Path, folders: Mapping[Path, list[Path]]
+    root: Path, folders: Mapping[Path, list[DirEntry[str]]]
 ) -> dict[Path, list[Known]]:
     derived = derived_at(root)
     states = {
-        folder: key_of_files(FOLDER, map(look_at, paths))
-        for folder, paths in folders.items()
+        folder: key_of_files(FOLDER, map(seen, entries))
+        for folder, entries in folders.items()
     }
     places = {folder: key_of(FOLDER, str(folder)) for folder in folders}
     held: dict[Path, list[Known]] = {}
@@ -284,13 +286,16 @@ def _known_in(
         state = states[folder]
         if plain is not None and state and plain["states"] == state:
             held[folder] = list(_unpacked(plain, folders[folder]))
-    others = [folder for folder in folders if folder not in held]
-    read = known_at(root, (path for folder in others for path in folders[folder]))
+    others = {
+        folder: [Path(entry.path) for entry in folders[folder]]
+        for folder in folders
+        if folder not in held
+    }
+    read = known_at(root, (path for paths in others.values() for path in paths))
     new: dict[str, object] = {}
-    for folder in others:
-        paths = folders[folder]
+    for folder, paths in others.items():
         held[folder] = [read[path] for path in paths if path in read]
-        if states[folder] and len(held[folder]) == len(paths):
+        if paths and states[folder] and len(held[folder]) == len(paths):
             new[places[folder]] = _packed(held[folder], states[folder])
     derived.remember(new)
     return {folder: held[folder] for folder in folders}
@@ -308,19 +313,21 @@ def _packed(records: Sequence[Known], states: str) -> _Folder:
     """Return the records of a folder as plain data."""
     columns = [
         list(column[:1] if len(set(map(repr, column))) == 1 else column)
-        for column in zip(*(each.summary.row() for each in records), strict=True)
+        for column in zip(*(each.summary for each in records), strict=True)
     ]
     hashes = [each.sha256 for each in records]
     return {"states": states, "sha256": hashes, "columns": columns}
 
 
-def _unpacked(plain: _Folder, paths: Sequence[Path]) -> Iterator[Known]:
-    """Yield the records at these paths, which :func:`_packed` made plain."""
-    count = len(paths)
-    columns = [each * (count // len(each)) for each in plain["columns"]]
-    rows = zip(*columns, strict=True)
-    for path, sha256, row in zip(paths, plain["sha256"], rows, strict=True):
-        yield Known(Summary.of_row(row), path, sha256)
+def _unpacked(plain: _Folder, entries: Sequence[DirEntry[str]]) -> Iterator[Known]:
+    """Yield the records in these files, which :func:`_packed` made plain."""
+    count = len(entries)
+    *columns, verdicts, measures = plain["columns"]
+    columns.append(list(map(tuple, verdicts)))
+    columns.append([tuple(map(Measure._make, each)) for each in measures])
+    rows = zip(*(each * (count // len(each)) for each in columns), strict=True)
+    for entry, sha256, row in zip(entries, plain["sha256"], rows, strict=True):
+        yield Known(Summary._make(row), entry.path, sha256)
 
 
 def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
@@ -368,10 +375,10 @@ class _Reader:
         for path, file in files.items():
             row = found.get(keys[path])
             if row is not None:
-                records[path] = Known(Summary.of_row(row), path, file.sha256)
+                records[path] = Known(Summary.of_row(row), str(path), file.sha256)
             elif (known := self._parsed(path, file.content)) is not None:
                 records[path] = known
-                new[key_of(KIND, known.sha256)] = known.summary.row()
+                new[key_of(KIND, known.sha256)] = known.summary
         self.derived.remember(new)
         return records
 
@@ -400,7 +407,7 @@ class _Reader:
             say_unreadable(path, error)
             return None
         sha256 = hashlib.sha256(content).hexdigest()
-        return Known(summary_of(record), path, sha256, None, self._score_of(record))
+        return Known(summary_of(record), str(path), sha256, None, self._score_of(record))
 
     def _score_of(self, record: Record) -> LightScore | None:
         """Return the headline score of a record in little memory, unless there are too many of them."""
