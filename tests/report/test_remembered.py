@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from neuroledger.engine.record import read_all, read_record, record_path
 from neuroledger.engine.records import summary
 from neuroledger.engine.records.summary import (
     Known,
-    known_at,
     known_in,
     known_records,
     summary_of,
@@ -49,8 +49,15 @@ def catalog(lab: Lab) -> Catalog:
 
 
 def one_by_one(root: Path) -> list[Known]:
-    """Every record, each looked up by itself."""
-    return list(known_at(root, json_files(root / "results" / "records")).values())
+    """Every record, each parsed by itself."""
+    return [
+        Known(
+            summary_of(read_record(path)),
+            str(path),
+            hashlib.sha256(path.read_bytes()).hexdigest(),
+        )
+        for path in json_files(root / "results" / "records")
+    ]
 
 
 @pytest.fixture
@@ -135,12 +142,13 @@ def test_only_files_of_a_folder_that_changed_are_looked_up(
     keep(catalog, record("bee", RIDGE, 0.0), record("bee", PLS, -0.0))
     looked: list[str] = []
 
-    def watched(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
-        paths = list(paths)
-        looked.extend(path.parent.name for path in paths)
-        return known_at(root, paths)
+    read = summary._Reader.read
 
-    monkeypatch.setattr(summary, "known_at", watched)
+    def watched(reader: Any, folder: Path, *given: Any) -> list[Known]:
+        looked.append(folder.name)
+        return read(reader, folder, *given)
+
+    monkeypatch.setattr(summary._Reader, "read", watched)
     steps: tuple[tuple[str, ...], ...] = ((RIDGE, PLS), (), (RIDGE,), (), (PLS,))
     for at, changed in enumerate(steps):
         if at:
@@ -174,13 +182,15 @@ def test_a_removed_record_is_gone(catalog: Catalog) -> None:
 
 
 def test_a_file_that_is_no_record_is_named_every_time(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, parsed: list[bytes]
 ) -> None:
     record_path(catalog.root, RIDGE, "ant").write_text("{}")
-    for _ in range(2):
+    for count in (6, 1, 1):
         caplog.clear()
+        parsed.clear()
         board(catalog)
         assert "record.unreadable" in caplog.text
+        assert len(parsed) == count, "others of its folder are parsed once"
 
 
 @pytest.mark.parametrize(

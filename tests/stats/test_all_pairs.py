@@ -87,6 +87,19 @@ def test_a_small_difference_is_not_tested_if_only_large_ones_are_asked_for():
     assert (large.p[2] == every.p[2]).all() and large.p[2, 0] < 1e-6
 
 
+def test_only_p_values_that_nobody_tells_apart_are_left_out() -> None:
+    alone = [
+        Uncertainty((Part("", ("score",), (str(at),), np.array([0.1]), freedom),))
+        for at, freedom in enumerate((5.0, 8.0, 30.0, 30.0, 30.0, math.inf))
+    ]
+    values = [0.0, 0.3, 0.9, 1.6, 2.5, 9.0]
+    every, told = (all_pairs(values, alone, below=each).p for each in (0.0, 1e-3))
+    left_out = told == 0
+    assert left_out.any() and (every[left_out] < 1e-3).all()
+    assert (told[~left_out] == every[~left_out]).all()
+    assert (told[~left_out] < 1e-3).any(), "the fewest degrees of freedom decide"
+
+
 def joints_of_boards(rng: np.random.Generator, count: int) -> dict[str, Joint]:
     """Numbers of which some vary on other items, in whole outcomes, or not at all, and some are equal."""
     joints = {}

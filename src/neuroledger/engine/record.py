@@ -18,7 +18,7 @@ from neuroledger.engine.control import Control, in_words
 from neuroledger.engine.outcome import Pending, Undefined
 from neuroledger.engine.records.earlier import in_present_form
 from neuroledger.engine.records.environment import Environment
-from neuroledger.engine.records.inputs import Inputs, record_path
+from neuroledger.engine.records.inputs import Inputs, content_of, record_path
 from neuroledger.errors import DataError, Finding
 from neuroledger.spec.base import sha256_of
 from neuroledger.spec.document import json_object
@@ -34,7 +34,6 @@ __all__ = [
     "Record",
     "RecordedRequest",
     "Timing",
-    "content_of",
     "first_problem",
     "payload_of",
     "read_all",
@@ -213,9 +212,12 @@ class Record(Stored):
             raise DataError(
                 f"{self.model} has no score on {self.benchmark}: {self.reason}"
             )
-        return self.score.score(
-            self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
-        )
+        return self.score.score(*self.owner)
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """What the items of the score belong to, its data set; and what its deviations belong to if they are its own."""
+        return self.inputs.dataset.id, f"{self.model} on {self.benchmark}"
 
     def model_copy(
         self, *, update: Mapping[str, object] | None = None, deep: bool = False
@@ -357,21 +359,6 @@ def read_record(path: Path) -> Record:
         The file is unreadable or is not a record.
     """
     return record_in(content_of(path), path)
-
-
-def content_of(path: Path) -> bytes:
-    """Return the content of the file of a record.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, which says nothing about what it contains.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        reason = error.strerror or error
-        raise DataError(f"{path} cannot be read: {reason}") from error
 
 
 def record_in(content: bytes, path: Path) -> Record:

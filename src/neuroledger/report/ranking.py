@@ -306,9 +306,10 @@ def tops_of(
 
 def _tops(sources: Sources, column: Column, models: Sequence[str]) -> list[str]:
     """Return the models that no other is clearly better than; values without intervals are compared exactly."""
-    from neuroledger.stats.differences import clearly_better
+    from neuroledger.stats.differences import Joint, clearly_better
 
-    joints = [_joint(sources, model, {column.id: 1.0}) for model in models]
+    scores = [sources.score(column.id, model) for model in models]
+    joints = [Joint(score.value, score.uncertainty) for score in scores]
     for model in models:
         sources.grow(column.id, model)
     higher = column.direction == "higher"

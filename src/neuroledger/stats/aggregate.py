@@ -137,11 +137,15 @@ def error_of(
     return deviation
 
 
-def holm(p_values: Sequence[float] | Floats) -> Floats:
-    """Return Holm's step-down adjusted p values, in the order of ``p_values``."""
+def holm(p_values: Sequence[float] | Floats, *, of: int | None = None) -> Floats:
+    """Return Holm's step-down adjusted p values, in the order of ``p_values``.
+
+    With ``of``, they are the smallest of a family of that size.
+    """
     p = floats(p_values)
     order = np.argsort(p, kind="stable")
-    scaled = np.minimum(1.0, p[order] * np.arange(len(p), 0, -1))
+    size = len(p) if of is None else of
+    scaled = np.minimum(1.0, p[order] * (size - np.arange(len(p))))
     adjusted = np.empty_like(p)
     adjusted[order] = np.maximum.accumulate(scaled)
     return adjusted

@@ -19,6 +19,8 @@ ROWS: Final = 64
 """Number of scores that are compared with all others at once."""
 CANCELLED: Final = 1e-3
 """Part of the variances of two scores below which the difference of their sums has lost three digits or more."""
+ROUND_UP: Final = 1.001
+"""Of a quantile far in the tail, which is not exact."""
 
 
 class PairTests(NamedTuple):
@@ -66,7 +68,9 @@ class _Place:
         squares = np.einsum("sg,sg->s", columns, columns)
         both = squares[: len(rows), None] + squares
         variance: Floats = both - 2 * (rows @ columns.T)
+        np.fill_diagonal(variance, 0.0)  # a score and itself
         for at, near in enumerate(variance < CANCELLED * both):
+            near[at] = False
             if near.any():
                 apart = columns[near] - rows[at]
                 variance[at, near] = np.einsum("sg,sg->s", apart, apart)
@@ -83,6 +87,7 @@ def tests_of_all_pairs(
     uncertainties: Sequence[Uncertainty],
     *,
     beyond: float = 0.0,
+    below: float = 0.0,
     rows: int | None = None,
 ) -> PairTests:
     """Return what ``(first - second).error`` and ``.p`` give for every pair of scores.
@@ -93,6 +98,8 @@ def tests_of_all_pairs(
         Of each score, (score,).
     beyond
         Number of standard errors that a difference must exceed to be tested; the p value of others is 1.
+    below
+        A p value below which nobody tells p values apart: they are 0.
     rows
         Number of scores, from the first on, that are compared with all scores (default: all); the pairs of the others
         have error 0.
@@ -112,14 +119,24 @@ def tests_of_all_pairs(
         varies, freedom = _differences(places, block, floor)
         errors = np.maximum(varies, floor)
         gap = np.abs(np.subtract(*block.of(score)))
-        tested = (errors > 0) & (gap >= beyond * errors)
-        found = np.ones_like(gap)
+        is_far = gap / _reach(freedom, below) > errors
+        tested = (errors > 0) & (gap >= beyond * errors) & ~is_far
+        found = np.where(is_far, 0.0, 1.0)
         found[tested] = 2 * stdtr(freedom[tested], -gap[tested] / errors[tested])
         found[(errors == 0) & (gap > 0)] = 0.0
         for whole, part in ((error, errors), (p, found)):
             whole[first : block.last, first:] = part
             whole[first:, first : block.last] = part.T
     return PairTests(error, p)
+
+
+def _reach(freedom: Floats, p: float) -> float:
+    """Return a number of standard errors beyond which every difference has a smaller p value: that of the fewest degrees."""
+    from scipy.special import stdtrit
+
+    if p == 0:
+        return math.inf
+    return -ROUND_UP * float(stdtrit(freedom.min(), p / 2))
 
 
 def _differences(

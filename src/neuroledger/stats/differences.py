@@ -248,15 +248,20 @@ def clearly_better(
     The differences of all pairs are tested at once (Mogstad et al. 2024), each by Student's distribution with its own
     degrees of freedom, with Holm's correction, which holds however the differences depend on each other. An entry
     without uncertainty is neither better nor worse than any other. A difference that the normal distribution does not
-    find at ``level`` is not tested: the tails of Student's are heavier, and no correction makes p smaller.
+    find at ``level`` is not tested: the tails of Student's are heavier, and no correction makes p smaller. Nor is one that
+    any correction finds.
     """
-    return better_in(_tested_pairs(entries, level), higher=higher, level=level)
+    count = len(entries)
+    strictest = (1 - level) / max(1, count * (count - 1) // 2)
+    pairs = _tested_pairs(entries, level, below=strictest)
+    return better_in(pairs, higher=higher, level=level)
 
 
 def better_in(pairs: Pairs, *, higher: bool = True, level: float = 0.95) -> Truths:
     """Return the matrix of :func:`clearly_better` from pairs that are tested."""
-    first, second = _places_of_tests(pairs.p)
-    adjusted = holm(pairs.p[first, second])
+    tests = len(_places_of_tests(pairs.p)[0])
+    first, second = np.nonzero(np.triu(pairs.p < 1 - level, 1))
+    adjusted = holm(pairs.p[first, second], of=tests)
     values = np.array([joint.value for joint in pairs.joints])
     is_ahead = (values[first] > values[second]) == higher
     winner = np.where(is_ahead, first, second)
@@ -296,9 +301,13 @@ def _completed(names: Sequence[str], joints: Sequence[Joint], before: Pairs) -> 
 
 
 def _tested_pairs(
-    entries: Sequence[Joint], level: float, rows: int | None = None
+    entries: Sequence[Joint],
+    level: float,
+    *,
+    rows: int | None = None,
+    below: float = 0.0,
 ) -> Pairs:
-    """Return the tests of the first rows of all pairs; the others are NaN."""
+    """Return the tests of the first rows of all pairs; the others are NaN. p values ``below`` are 0."""
     known = [
         at
         for at, entry in enumerate(entries)
@@ -308,6 +317,7 @@ def _tested_pairs(
         [entries[at].value for at in known],
         [each for at in known if (each := entries[at].uncertainty) is not None],
         beyond=ROUND_DOWN * quantile((1 + level) / 2, math.inf),
+        below=below,
         rows=rows if rows is None else sum(at < rows for at in known),
     )
     p = np.full((len(entries), len(entries)), np.nan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -11,10 +11,10 @@ from neuroledger.data.facts import Fact
 from neuroledger.stats import uncertainty as inference
 from neuroledger.stats.score import LIMITS, Score, Status, number
 from neuroledger.stats.stored import Count, Number, Stored
-from neuroledger.stats.stored_uncertainty import StoredUncertainty
+from neuroledger.stats.stored_uncertainty import Halves, StoredUncertainty
 from neuroledger.stats.uncertainty import NOWHERE, Uncertainty
 
-__all__ = ["StoredCeiling", "StoredScore"]
+__all__ = ["LightScore", "LightScores", "StoredCeiling", "StoredScore"]
 
 # Standard errors from the value to either end of a 95 % interval.
 HALF_WIDTH = 1.959964
@@ -203,12 +203,13 @@ class StoredScore(_Estimate):
         A score without deviations gets the standard error that its interval tells, and shares nothing with other scores.
         Deviations that were summed belong to this score alone. ``name`` tells it from others.
         """
+        value, raw = self.numbers
         return Score(
-            math.nan if self.value is None else self.value,
+            value,
             scale=self.scale,
             direction=self.direction,
             unit=self.unit,
-            raw=math.nan if self.raw is None else self.raw,
+            raw=raw,
             n=self.n,
             facts=self.facts,
             notes=self.notes,
@@ -218,6 +219,12 @@ class StoredScore(_Estimate):
             varies=self._varies(population, name),
         )
 
+    @property
+    def numbers(self) -> tuple[float, float]:
+        """The value and the raw value; NaN if they are not defined."""
+        value = math.nan if self.value is None else self.value
+        return value, math.nan if self.raw is None else self.raw
+
     def _varies(self, population: str, name: str) -> Uncertainty | None:
         if self.uncertainty is not None:
             return self.uncertainty.uncertainty(population, name)
@@ -225,6 +232,56 @@ class StoredScore(_Estimate):
             return None
         low, high = self.interval
         return Uncertainty.alone(name, (high - low) / (2 * HALF_WIDTH))
+
+    @property
+    def common(self) -> tuple[object, ...] | None:
+        """Everything but numbers of its own, which scores of a benchmark have in common; None of scores that vary alone."""
+        layout = None if self.uncertainty is None else self.uncertainty.layout
+        if layout is None:
+            return None
+        # As text, in which a count and a number differ.
+        counts = repr((self.n, self.facts))
+        named = (self.id, self.scale, self.direction, self.unit, self.notes)
+        return (*named, self.limits, counts, *layout)
+
+
+class LightScore(NamedTuple):
+    """A score in little memory: its own numbers, if it has everything else in common with another."""
+
+    alike: Score
+    value: float
+    raw: float
+    halves: Halves | None
+
+    def score(self) -> Score:
+        """Return the score, with the bits that :meth:`StoredScore.score` gives."""
+        known = self.alike.uncertainty
+        if self.halves is None or known is None:
+            return self.alike
+        varies = self.halves.uncertainty(known)
+        return self.alike.replace(value=self.value, raw=self.raw, varies=varies)
+
+
+class LightScores:
+    """Scores in little memory, of which many have much in common with the one before: those of a benchmark."""
+
+    def __init__(self) -> None:
+        self._common: object = None
+        self._alike: Score | None = None
+
+    def light(self, stored: StoredScore, population: str, name: str) -> LightScore:
+        """Return the score that :meth:`StoredScore.score` gives, in little memory."""
+        common = stored.common
+        if common is not None:
+            common = (population, *common)
+        if self._alike is None or common is None or common != self._common:
+            self._common = common
+            self._alike = stored.score(population, name)
+        known = stored.uncertainty
+        value, raw = stored.numbers
+        return LightScore(
+            self._alike, value, raw, None if known is None else known.halves()
+        )
 
 
 def _packed(score: Score, *, summed: bool) -> StoredUncertainty | None:

@@ -17,7 +17,7 @@ from neuroledger.stats.score import number
 from neuroledger.stats.stored import Count, Number, Stored
 from neuroledger.stats.uncertainty import PAIR, Method, NaturalScale, Part, Uncertainty
 
-__all__ = ["StoredPart", "StoredUncertainty"]
+__all__ = ["Halves", "StoredPart", "StoredUncertainty"]
 
 # A size, such as a variance, whose square is finite, too.
 Size = Annotated[Number, Field(ge=0)]
@@ -102,16 +102,58 @@ class StoredPart(Stored):
             return len(rows) * len(columns)
         return len(rows)
 
+    @property
+    def is_summed(self) -> bool:
+        """Whether there is a single group, which belongs to the score alone."""
+        return self._count == 1
+
+    @property
+    def largest(self) -> float:
+        """The factor by which the deviations were divided."""
+        power = _relative(self.values).power
+        if power > 0:
+            return math.sqrt(self.variance / power)
+        return 1.0
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the variance, which may be infinite."""
+        return math.inf if self.freedom is None else float(self.freedom)
+
     def part(self, population: str, name: str = SUMMED) -> Part:
         """Return the part, whose items belong to ``population``; a single group belongs to the score ``name`` alone."""
-        values, power = _relative(self.values)
-        if power > 0:
-            exact = values * math.sqrt(self.variance / power)
-        else:
-            exact = values
-        freedom = math.inf if self.freedom is None else float(self.freedom)
-        names = (name,) if self._count == 1 else _unpacked_keys(self.keys)
-        return Part(population, self.over, names, exact, freedom)
+        exact = _relative(self.values).values * self.largest
+        names = (name,) if self.is_summed else _unpacked_keys(self.keys)
+        return Part(population, self.over, names, exact, self.degrees)
+
+
+class Halves(NamedTuple):
+    """The numbers of an uncertainty in little memory; all else it has in common with others.
+
+    Attributes
+    ----------
+    relative
+        Deviations of all groups, part after part, in half precision: those of a part relative to the largest.
+    largest, degrees
+        Of each part, (part,).
+    """
+
+    relative: bytes
+    largest: tuple[float, ...]
+    degrees: tuple[float, ...]
+    outcome: float
+
+    def uncertainty(self, alike: Uncertainty) -> Uncertainty:
+        """Return the uncertainty, which has everything but these numbers in common with another."""
+        relative = np.frombuffer(self.relative, "<f2").astype(np.float64)
+        parts: list[Part] = []
+        end = 0
+        for part, largest, degrees in zip(
+            alike.parts, self.largest, self.degrees, strict=True
+        ):
+            start, end = end, end + len(part.keys)
+            parts.append(part.with_values(relative[start:end] * largest, degrees))
+        return replace(alike, parts=tuple(parts), outcome=self.outcome)
 
 
 class StoredUncertainty(Stored):
@@ -184,6 +226,23 @@ class StoredUncertainty(Stored):
         """
         parts = tuple(part.part(population, name) for part in self.parts)
         return Uncertainty(parts, self.items, self.scale, self.outcome, self.method)
+
+    def halves(self) -> Halves:
+        """Return the numbers that tell this uncertainty from those with equal :attr:`layout`."""
+        return Halves(
+            b"".join(base64.b64decode(part.values) for part in self.parts),
+            tuple(part.largest for part in self.parts),
+            tuple(part.degrees for part in self.parts),
+            self.outcome,
+        )
+
+    @property
+    def layout(self) -> tuple[object, ...] | None:
+        """What scores of the same items have in common; None if a factor is summed: then the score shares no item."""
+        if any(part.is_summed for part in self.parts):
+            return None
+        groups = [(part.over, part.keys) for part in self.parts]
+        return self.method, self.scale, list(self.items.items()), groups
 
 
 def _packed_keys(keys: tuple[str, ...]) -> Keys:

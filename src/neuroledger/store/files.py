@@ -212,7 +212,7 @@ def json_files(folder: Path) -> list[Path]:
 def json_below(folder: Path | str, *, deep: bool = True) -> Iterator[os.DirEntry[str]]:
     """Yield the JSON files below a folder, or only those in it, sorted by folder and name.
 
-    Folders that are links, and those that cannot be listed, have none.
+    Links to folders are not followed, and folders that cannot be listed have none.
     """
     try:
         with os.scandir(folder) as found:
@@ -220,8 +220,8 @@ def json_below(folder: Path | str, *, deep: bool = True) -> Iterator[os.DirEntry
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir():
-            if deep and not entry.is_symlink():
+        if entry.is_dir(follow_symlinks=False):
+            if deep:
                 yield from json_below(entry.path)
         elif entry.name.endswith(".json"):
             yield entry

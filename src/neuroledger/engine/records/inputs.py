@@ -12,7 +12,7 @@ from typing import Annotated, Self, TypeVar
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from neuroledger.errors import RequestError
+from neuroledger.errors import DataError, RequestError
 from neuroledger.models.devices import ON_DEMAND, Training, available
 from neuroledger.spec.base import canonical
 from neuroledger.stats.stored import Stored
@@ -24,6 +24,7 @@ __all__ = [
     "ModelIdentity",
     "Request",
     "SpecIdentity",
+    "content_of",
     "named_device",
     "record_folder",
     "record_path",
@@ -238,3 +239,18 @@ def record_path(
 def record_folder(root: Path, benchmark: str, scratch: bool) -> Path:
     """Return the folder of the records of a benchmark."""
     return root / "results" / ("scratch" if scratch else "records") / benchmark
+
+
+def content_of(path: Path) -> bytes:
+    """Return the content of the file of a record.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, which says nothing about what it contains.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"{path} cannot be read: {reason}") from error

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from os import DirEntry, sep
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict
 
 from neuroledger.errors import DataError
 from neuroledger.store.derived import Derived, derived_at, key_of, key_of_files
@@ -21,25 +21,22 @@ from neuroledger.store.hashes import recalled, remember_settled, remembering
 if TYPE_CHECKING:
     from neuroledger.engine.record import Record
     from neuroledger.stats.score import Score, Status
+    from neuroledger.stats.stored_score import LightScore, LightScores
 
 __all__ = [
     "Known",
     "Measure",
     "Summary",
     "known",
-    "known_at",
     "known_in",
     "known_now",
     "known_records",
     "summary_of",
 ]
 
-KIND: Final = "summary of a record"
 FOLDER: Final = "records of a folder"
-AT_ONCE: Final = 500
-"""Number of files whose contents are in memory at once."""
-KEPT_SCORES: Final = 16_000
-"""Number of scores of some 8 kB each that stay in memory after their records were read for their summary."""
+KEPT_SCORES: Final = 200_000
+"""Number of scores of some 2 kB each that stay in memory after their records were read for their summary."""
 
 
 class Measure(NamedTuple):
@@ -112,13 +109,6 @@ class Summary(NamedTuple):
     verdicts: tuple[str, ...]
     measures: tuple[Measure, ...]
 
-    @classmethod
-    def of_row(cls, row: Sequence[Any]) -> Self:
-        """Return the summary whose fields are in a remembered row."""
-        *fields, verdicts, measures = row
-        numbers = tuple(map(Measure._make, measures))
-        return cls._make([*fields, tuple(verdicts), numbers])
-
     @property
     def has_score(self) -> bool:
         """Whether the record has a score, which may be undefined."""
@@ -141,7 +131,7 @@ class Known:
     place: str = ""
     sha256: str = ""
     _record: Record | None = None
-    _score: Score | None = None
+    _score: LightScore | None = None
 
     @property
     def path(self) -> Path | None:
@@ -162,7 +152,7 @@ class Known:
             There is none, or the file was changed or removed meanwhile.
         """
         if self._score is not None:
-            return self._score
+            return self._score.score()
         if self._record is not None:
             return self._record.as_score()
         from neuroledger.engine.record import score_in
@@ -267,8 +257,8 @@ def known_in(root: Path, folders: Iterable[Path]) -> dict[Path, list[Known]]:
     """Return the records in each folder, not below it, sorted by name; invalid files are logged and left out.
 
     The summaries of a folder are remembered in one text, with the states of its files: the files of a folder that did
-    not change are neither hashed nor looked up one by one. A folder with an invalid record is read each time, and files
-    of others as :func:`known_at` does.
+    not change are neither hashed nor looked up one by one. In others, and in those with an invalid record, a file is
+    parsed if its content is new in this folder, and hashed once for each state.
 
     Raises
     ------
@@ -288,27 +278,72 @@ def _known_in(
         folder: key_of_files(FOLDER, map(seen, entries))
         for folder, entries in folders.items()
     }
-    places = {folder: key_of(FOLDER, str(folder)) for folder in folders}
     held: dict[Path, list[Known]] = {}
-    for folder, place in places.items():
-        # The texts of all folders are not in memory at once.
-        plain = derived.recall([place]).get(place)
-        state = states[folder]
-        if plain is not None and state and plain["states"] == state:
-            held[folder] = list(_unpacked(plain, folders[folder]))
-    others = {
-        folder: [Path(entry.path) for entry in folders[folder]]
-        for folder in folders
-        if folder not in held
-    }
-    read = known_at(root, (path for paths in others.values() for path in paths))
-    new: dict[str, object] = {}
-    for folder, paths in others.items():
-        held[folder] = [read[path] for path in paths if path in read]
-        if paths and states[folder] and len(held[folder]) == len(paths):
-            new[places[folder]] = _packed(held[folder], states[folder])
-    derived.remember(new)
+    # The texts of all folders are not in memory at once.
+    for folder, entries in folders.items():
+        plain = _recalled(derived, folder)
+        if plain is not None and states[folder] and plain["states"] == states[folder]:
+            pairs = zip(entries, _unpacked(plain), strict=True)
+            held[folder] = [
+                Known(summary, entry.path, sha256) for entry, (sha256, summary) in pairs
+            ]
+    if len(held) < len(folders):
+        memory = root / ".cache"
+        reader = _Reader(derived, memory)
+        with remembering(memory):
+            for folder in [each for each in folders if each not in held]:
+                entries = folders[folder]
+                held[folder] = reader.read(folder, entries, states[folder])
     return {folder: held[folder] for folder in folders}
+
+
+def known_now(root: Path, paths: Iterable[Path]) -> Iterator[Known | DataError]:
+    """Yield the record at each path, or why there is none: every file is read, whatever state it is in.
+
+    A content that is known in its folder is not parsed again.
+
+    Raises
+    ------
+    RequestError
+        The files that remember this are tracked by git.
+    """
+    derived = derived_at(root)
+    for folder, inside in groupby(paths, lambda path: path.parent):
+        plain = _recalled(derived, folder)
+        earlier = {} if plain is None else dict(_unpacked(plain))
+        found = [_known_now(path, earlier) for path in inside]
+        new = {each.sha256: each for each in found if isinstance(each, Known)}
+        if not new.keys() <= earlier.keys():
+            others = [
+                Known(summary, sha256=sha256)
+                for sha256, summary in earlier.items()
+                if sha256 not in new
+            ]
+            packed = _packed([*new.values(), *others], "")
+            derived.remember({key_of(FOLDER, str(folder)): packed})
+        yield from found
+
+
+def _known_now(path: Path, earlier: Mapping[str, Summary]) -> Known | DataError:
+    from neuroledger.engine.records.inputs import content_of
+
+    try:
+        content = content_of(path)
+        sha256 = hashlib.sha256(content).hexdigest()
+        summary = earlier.get(sha256)
+        if summary is None:
+            from neuroledger.engine.record import record_in
+
+            summary = summary_of(record_in(content, path))
+    except DataError as error:
+        return error
+    return Known(summary, str(path), sha256)
+
+
+def _recalled(derived: Derived, folder: Path) -> _Folder | None:
+    place = key_of(FOLDER, str(folder))
+    plain: _Folder | None = derived.recall([place]).get(place)
+    return plain
 
 
 class _Folder(TypedDict):
@@ -329,63 +364,19 @@ def _packed(records: Sequence[Known], states: str) -> _Folder:
     return {"states": states, "sha256": hashes, "columns": columns}
 
 
-def _unpacked(plain: _Folder, entries: Sequence[DirEntry[str]]) -> Iterator[Known]:
-    """Yield the records in these files, which :func:`_packed` made plain."""
-    count = len(entries)
+def _same(plain: _Folder, other: _Folder) -> bool:
+    """Whether the records of a folder are the same, in files in the same states."""
+    return all(plain[name] == other[name] for name in ("states", "sha256"))
+
+
+def _unpacked(plain: _Folder) -> Iterator[tuple[str, Summary]]:
+    """Yield the hash and the summary of each record that :func:`_packed` made plain."""
+    hashes = plain["sha256"]
     *columns, verdicts, measures = plain["columns"]
     columns.append(list(map(tuple, verdicts)))
     columns.append([tuple(map(Measure._make, each)) for each in measures])
-    rows = zip(*(each * (count // len(each)) for each in columns), strict=True)
-    for entry, sha256, row in zip(entries, plain["sha256"], rows, strict=True):
-        yield Known(Summary._make(row), entry.path, sha256)
-
-
-def known_at(root: Path, paths: Iterable[Path]) -> dict[Path, Known]:
-    """Return the records at these paths; invalid files are logged as findings and left out.
-
-    A file is parsed once for each content, and hashed once for each state.
-
-    Raises
-    ------
-    RequestError
-        The files that remember this are tracked by git.
-    """
-    reader = _Reader(derived_at(root), root / ".cache")
-    waiting = list(paths)
-    records = dict[Path, Known]()
-    with remembering(reader.memory):
-        for at in range(0, len(waiting), AT_ONCE):
-            some = waiting[at : at + AT_ONCE]
-            found = reader.read({path: reader.file(path) for path in some})
-            for path, each in found.items():
-                if isinstance(each, Known):
-                    records[path] = each
-                else:
-                    _say_unreadable(path, each)
-    return records
-
-
-def _say_unreadable(path: Path, error: DataError) -> None:
-    from neuroledger.engine.record import say_unreadable
-
-    say_unreadable(path, error)
-
-
-def known_now(root: Path, paths: Sequence[Path]) -> Iterator[Known | DataError]:
-    """Yield the record at each path, or why there is none: every file is read, whatever state it is in.
-
-    What follows from its content is remembered.
-
-    Raises
-    ------
-    RequestError
-        The files that remember this are tracked by git.
-    """
-    reader = _Reader(derived_at(root), root / ".cache", scores=0)
-    for at in range(0, len(paths), AT_ONCE):
-        some = paths[at : at + AT_ONCE]
-        found = reader.read({path: _file_now(path) for path in some})
-        yield from (found[path] for path in some)
+    rows = zip(*(each * (len(hashes) // len(each)) for each in columns), strict=True)
+    yield from zip(hashes, map(Summary._make, rows), strict=True)
 
 
 class _File(NamedTuple):
@@ -395,45 +386,38 @@ class _File(NamedTuple):
     content: bytes | None
 
 
-def _file_now(path: Path) -> _File:
-    """Return a file with its content; empty if it cannot be read."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return _File("", None)
-    return _File(hashlib.sha256(content).hexdigest(), content)
-
-
 @dataclass
 class _Reader:
-    """Reads records, each file once at most, and keeps a number of scores in memory."""
+    """Reads records, each file once at most."""
 
     derived: Derived
     memory: Path
-    scores: int = KEPT_SCORES
+    kept: int = 0
+    scores: LightScores | None = None
 
-    def read(self, files: Mapping[Path, _File]) -> dict[Path, Known | DataError]:
-        """Return the records that a few files are, or why they are none."""
-        keys = {path: key_of(KIND, file.sha256) for path, file in files.items()}
-        found = self.derived.recall(keys.values())
-        records = dict[Path, Known | DataError]()
-        new = dict[str, object]()
-        for path, file in files.items():
-            row = found.get(keys[path])
-            if row is not None:
-                records[path] = Known(Summary.of_row(row), str(path), file.sha256)
-                continue
-            try:
-                known = self._parsed(path, file.content)
-            except DataError as error:
-                records[path] = error
-                continue
-            records[path] = known
-            new[key_of(KIND, known.sha256)] = known.summary
-        self.derived.remember(new)
+    def read(
+        self, folder: Path, entries: Sequence[DirEntry[str]], states: str
+    ) -> list[Known]:
+        """Return the records in a folder, and remember them; in one with an invalid file by their content only."""
+        plain = _recalled(self.derived, folder)
+        earlier = {} if plain is None else dict(_unpacked(plain))
+        found = [self._known(Path(entry.path), earlier) for entry in entries]
+        records = [each for each in found if each is not None]
+        if records:
+            is_whole = len(records) == len(entries)
+            new = _packed(records, states if is_whole else "")
+            if plain is None or not _same(plain, new):
+                self.derived.remember({key_of(FOLDER, str(folder)): new})
         return records
 
-    def file(self, path: Path) -> _File:
+    def _known(self, path: Path, earlier: Mapping[str, Summary]) -> Known | None:
+        """Return the record in a file, of a known content by that; None, with a finding, if it is none."""
+        file = self._file(path)
+        if summary := earlier.get(file.sha256):
+            return Known(summary, str(path), file.sha256)
+        return self._parsed(path, file)
+
+    def _file(self, path: Path) -> _File:
         """Return the hash of a file, from memory if it is in a known state; empty if it cannot be read."""
         try:
             known = recalled(path, self.memory)
@@ -446,22 +430,29 @@ class _Reader:
             return _File("", None)
         return _File(sha256, content)
 
-    def _parsed(self, path: Path, content: bytes | None) -> Known:
-        """Return the record that a file is.
+    def _parsed(self, path: Path, file: _File) -> Known | None:
+        from neuroledger.engine.record import record_in, say_unreadable
 
-        Raises
-        ------
-        DataError
-            It cannot be read, or is none.
-        """
-        from neuroledger.engine.record import content_of, record_in
+        content, sha256 = file.content, file.sha256
+        try:
+            if content is None:
+                content = path.read_bytes()
+                sha256 = hashlib.sha256(content).hexdigest()
+            record = record_in(content, path)
+        except (OSError, DataError) as error:
+            say_unreadable(path, error)
+            return None
+        return Known(
+            summary_of(record), str(path), sha256, None, self._score_of(record)
+        )
 
-        if content is None:
-            content = content_of(path)
-        record = record_in(content, path)
-        sha256 = hashlib.sha256(content).hexdigest()
-        score = None
-        if self.scores and record.score is not None:
-            score = record.as_score()
-            self.scores -= 1
-        return Known(summary_of(record), str(path), sha256, None, score)
+    def _score_of(self, record: Record) -> LightScore | None:
+        """Return the headline score of a record in little memory, unless there are too many of them."""
+        from neuroledger.stats.stored_score import LightScores
+
+        if record.score is None or self.kept >= KEPT_SCORES:
+            return None
+        self.kept += 1
+        if self.scores is None:
+            self.scores = LightScores()
+        return self.scores.light(record.score, *record.owner)
