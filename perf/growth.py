@@ -31,6 +31,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SIZES = ((10, 50), (30, 100), (100, 100))
 SETTLED_SECONDS = 3
 """Age of a file from which its state is remembered, with a margin."""
+ALIKE = 0.1
+"""Relative difference of two numbers of records from which no power can be told."""
 MOVED = 0.01
 """Change of a score."""
 ON_ONE_SET = 10
@@ -250,12 +252,14 @@ def measured(
 
 
 def exponent(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the power of the number of records by which the time grows, between the two largest sizes."""
+    """Return the power of the number of records by which the time grows, between the last two sizes; NaN if they are alike."""
     if len(rows) < 2:
         return math.nan
     small, large = rows[-2:]
-    times = large["seconds"] / small["seconds"]
-    return math.log(times) / math.log(large["records"] / small["records"])
+    more = large["records"] / small["records"]
+    if abs(math.log(more)) < ALIKE:
+        return math.nan
+    return math.log(large["seconds"] / small["seconds"]) / math.log(more)
 
 
 def main() -> None:
