@@ -84,8 +84,10 @@ def aligned(
             f"the {other if has_ids[0] else name} has no coordinate 'stimulus_id', so its rows cannot be matched; "
             "add it with assign_coords(stimulus_id=('presentation', ids))"
         )
-    ids = as_text(reference["stimulus_id"].values)
-    own_ids = as_text(array["stimulus_id"].values)
+    own_ids, ids = (
+        as_text(side.coords.variables["stimulus_id"].values)
+        for side in (array, reference)
+    )
     if np.array_equal(own_ids, ids):
         return array
     rows = rows_of(array, ids, name=name)
@@ -693,7 +695,8 @@ def _counts(samples: Samples, rows: xr.DataArray) -> dict[str, float]:
     if "presentation" in dims and "stimuli" not in samples.counts:
         counts["stimuli"] = rows.sizes["presentation"]
         if "stimulus_id" in rows.coords:
-            counts["stimuli"] = len(encode(rows["stimulus_id"].values).labels)
+            ids = rows.coords.variables["stimulus_id"].values
+            counts["stimuli"] = len(encode(ids).labels)
     elif "stimulus" in dims:
         counts["stimuli"] = rows.sizes["stimulus"]
     counts |= {str(dim): size for dim, size in samples.values.sizes.items()}

@@ -68,9 +68,10 @@ def names_of(samples: xr.DataArray, dim: str, *, once: bool = True) -> Array:
 
     Stimulus ids may repeat unless ``once``.
     """
+    known = samples.coords.variables  # a labelled array of each would take longer
     for key in (f"{dim}_id", dim, "stimulus_id"):
-        if key in samples.coords and samples.coords[key].dims == (dim,):
-            names = np.asarray(samples.coords[key].values).astype(str)
+        if key in known and known[key].dims == (dim,):
+            names = np.asarray(known[key].values).astype(str)
             if len(set(names.tolist())) == len(names) or (
                 key == "stimulus_id" and not once
             ):
@@ -80,8 +81,9 @@ def names_of(samples: xr.DataArray, dim: str, *, once: bool = True) -> Array:
 
 def stimulus_names(assembly: xr.DataArray, count: int) -> Strings:
     """Return the stimulus of each of ``count`` rows: its id, or its number in an assembly without ids."""
-    if "stimulus_id" in assembly.coords:
-        return np.asarray(assembly["stimulus_id"].values).astype(str)
+    known = assembly.coords.variables
+    if "stimulus_id" in known:
+        return np.asarray(known["stimulus_id"].values).astype(str)
     return np.arange(count).astype(str)
 
 

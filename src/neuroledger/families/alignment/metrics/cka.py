@@ -16,6 +16,7 @@ from neuroledger.data.arrays import Floats, Indices
 from neuroledger.errors import MetricError
 from neuroledger.families.alignment.similarity.gram import (
     gram,
+    inner,
     patterns,
     relative_gram,
     responses_left,
@@ -138,14 +139,18 @@ def _grams(
 
 
 class _Centred(NamedTuple):
-    """A Gram matrix of stimuli, and its HSIC with itself."""
+    """A Gram matrix of stimuli, the sums of its rows (unbiased: without the diagonal), and its HSIC with itself."""
 
     products: Floats
+    sums: Floats
     own: float
 
 
 def _centred(K: Floats, unbiased: bool) -> _Centred:
-    return _Centred(K, float((_unbiased if unbiased else _biased)(K, K)))
+    k = K.sum(axis=1)
+    if unbiased:
+        k = k - K.diagonal()
+    return _Centred(K, k, (_unbiased if unbiased else _biased)(K, K, k, k))
 
 
 def _alignment(
@@ -160,9 +165,9 @@ def _aligned(
     first: _Centred, second: _Centred, unbiased: bool, regularisation: float
 ) -> float:
     """The same, of matrices whose own HSIC is known."""
-    K, kk = first
-    L, ll = second
-    kl = float((_unbiased if unbiased else _biased)(K, L))
+    K, k, kk = first
+    L, m, ll = second
+    kl = (_unbiased if unbiased else _biased)(K, L, k, m)
     if not np.trace(K) or not np.trace(L):
         return float("nan")
     if unbiased:
@@ -177,24 +182,18 @@ def _among(K: Floats, stimuli: Indices) -> Floats:
     return K.take(stimuli, axis=0).take(stimuli, axis=1)
 
 
-def _biased(K: Floats, L: Floats) -> float:
-    """``tr(HKH·HLH)`` with the centring matrix H; shifts of either matrix cancel, so only sums are needed."""
+def _biased(K: Floats, L: Floats, k: Floats, m: Floats) -> float:
+    """``tr(HKH·HLH)`` with the centring matrix H; shifts of either matrix cancel, so only sums of rows are needed."""
     n = len(K)
-    k = K.sum(axis=1)
-    m = L.sum(axis=1)
     rows = 2 * (k @ m) / n
     whole = k.sum() * m.sum() / n**2
-    return float(np.vdot(K, L) - rows + whole)
+    return float(inner(K, L) - rows + whole)
 
 
-def _unbiased(K: Floats, L: Floats) -> float:
-    """Unbiased HSIC of two Gram matrices; their diagonals are ignored."""
+def _unbiased(K: Floats, L: Floats, k: Floats, m: Floats) -> float:
+    """Unbiased HSIC of two Gram matrices, whose rows have these sums without the diagonals, which are ignored."""
     n = len(K)
-    a = K.diagonal()
-    b = L.diagonal()
-    k = K.sum(axis=1) - a
-    m = L.sum(axis=1) - b
-    products = float(np.vdot(K, L) - a @ b)
+    products = float(inner(K, L) - K.diagonal() @ L.diagonal())
     rows = 2 * (k @ m) / (n - 2)
     whole = k.sum() * m.sum() / ((n - 1) * (n - 2))
     shifted = products + whole - rows

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import xarray as xr
+from scipy.linalg import blas
 
 from neuroledger.data import memory
 from neuroledger.data.arrays import Array, Booleans, Floats, Indices, Strings, floats
@@ -30,6 +32,7 @@ __all__ = [
     "gram",
     "gram_numpy",
     "has_usual_units",
+    "inner",
     "mirror_upper",
     "patterns",
     "relative_gram",
@@ -378,7 +381,6 @@ def _libraries(workspace: Workspace) -> list[str]:
 
 def _blas() -> list[str]:
     """Libraries, processor architecture and thread counts, on which the rounding of a product depends."""
-    import scipy.linalg.blas  # loads SciPy's BLAS, so that it is listed
     from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
 
     known = ("filepath", "version", "architecture", "num_threads")
@@ -420,7 +422,7 @@ def patterns(
         )
     if "stimulus_id" in assembly.coords:
         ids, count = np.unique(
-            as_text(assembly["stimulus_id"].values), return_counts=True
+            as_text(assembly.coords.variables["stimulus_id"].values), return_counts=True
         )
         if count.max() > 1:
             raise MetricError(
@@ -574,8 +576,6 @@ def _means(X: Array) -> Floats:
 
 def gram_numpy(X: Array, workspace: Workspace) -> Gram:
     """Return the Gram matrix of features (row, feature) on the host, centred in blocks."""
-    from scipy.linalg import blas
-
     rows, count = X.shape
     single = workspace.dtype == "float32"
     K = np.zeros((rows, rows), order="F")
@@ -615,10 +615,16 @@ def gram_numpy(X: Array, workspace: Workspace) -> Gram:
     return Gram(K.T, mean_product, mean_square, row_sum, offset, count)
 
 
+def inner(first: Floats, second: Floats) -> float:
+    """Sum of the products of the entries of two arrays, computed by the library that multiplies features.
+
+    NumPy's would wake its own threads, which wait actively for more work and take the cores from the next Gram matrix.
+    """
+    return float(blas.ddot(first.ravel(), second.ravel()))
+
+
 def _widened(part: Array, block: Array) -> tuple[Array, Array]:
     """Write ``part`` centred, as float64, to ``block``; returns the subtracted (near-mean) values and the row sums."""
-    from scipy.linalg import blas
-
     pieces = _pieces(block)
     side_by_side(lambda piece: np.copyto(block[piece], part[piece]), pieces)
     # The shift need not be the exact mean, as long as the subtracted values are returned.

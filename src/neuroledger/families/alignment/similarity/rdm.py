@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from neuroledger.data.arrays import Booleans, Floats, Indices, floats
-from neuroledger.families.alignment.similarity.gram import Gram
+from neuroledger.families.alignment.similarity.gram import Gram, inner
 from neuroledger.families.alignment.similarity.sorting import order_of
 
 __all__ = [
@@ -185,10 +185,11 @@ class Sorted(NamedTuple):
         """Return :func:`prepared` of the entries that are kept, which are finite."""
         if self.order is None:
             return prepared(self.values[kept], comparison)
-        at = self.order if kept.all() else self.order[kept[self.order]]
+        everything = bool(kept.all())
+        at = self.order if everything else self.order[kept[self.order]]
         ranks = np.empty(len(kept))
         ranks[at] = _ranks_in_order(self.values[at], ALIKE)
-        return _from_ranks(ranks[kept], comparison)
+        return _from_ranks(ranks if everything else ranks[kept], comparison)
 
 
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
@@ -206,10 +207,10 @@ def agreement(a: Floats, b: Floats, comparison: Comparison) -> float:
     if comparison == "kendall_tau_a":
         return _tau_a(a, b)
     if comparison == "rho_a":
-        return float(12 * (a @ b) / (len(a) ** 3 - len(a)))
-    size = float(np.sqrt((a @ a) * (b @ b)))
+        return 12 * inner(a, b) / (len(a) ** 3 - len(a))
+    size = float(np.sqrt(inner(a, a) * inner(b, b)))
     if size > 0:
-        return float(a @ b) / size
+        return inner(a, b) / size
     return float("nan")
 
 
