@@ -252,7 +252,7 @@ def measured(
 
 
 def exponent(rows: Sequence[dict[str, Any]]) -> float:
-    """Return the power of the number of records by which the time grows from the last size but one; NaN if they are alike."""
+    """Return the power of the number of records by which time grows between the last two sizes; NaN if they are alike."""
     if len(rows) < 2:
         return math.nan
     small, large = rows[-2:]
