@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from os.path import commonprefix
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from markupsafe import Markup
