@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -28,6 +29,8 @@ from neuroledger.errors import DataError, StorageError
 from neuroledger.report.table import board_of, leaderboard
 from neuroledger.spec.catalog import Catalog
 from neuroledger.stats.differences import Joint, packed, pairs_among, unpacked
+from neuroledger.stats.score import Score
+from neuroledger.stats.stored_score import LightScores
 from neuroledger.stats.uncertainty import Part, Uncertainty
 from neuroledger.store import store
 from neuroledger.store.derived import Derived, derived_at, key_of, remembered
@@ -231,6 +234,29 @@ def test_a_file_that_was_just_written_is_read_again(catalog: Catalog) -> None:
     assert not any(recalled(path, catalog.root / ".cache") for path in files(catalog))
 
 
+def bits(score: Score) -> object:
+    """All that a score consists of, each number with its bits."""
+    known = score.uncertainty
+    fields = [getattr(score, each.name) for each in dataclasses.fields(score)[:-1]]
+    parts = [] if known is None else known.parts
+    deviations = [part.values.tobytes() for part in parts]
+    described = [(each.place, each.keys, each.freedom) for each in parts]
+    varies = known and (known.items, known.scale, known.outcome, known.method)
+    return repr(fields), deviations, described, repr(varies)
+
+
+def test_scores_in_little_memory_have_the_same_bits() -> None:
+    """Of all shipped records, in an order in which neighbours differ, and in one in which they are alike."""
+    root = Path(__file__).parents[2] / "results" / "records"
+    stored = [each for each in read_all(root) if each.score is not None]
+    for order in (stored, sorted(stored, key=lambda each: each.model)):
+        scores = LightScores()
+        for whole in order:
+            assert whole.score is not None
+            light = scores.light(whole.score, *whole.owner)
+            assert bits(light.score()) == bits(whole.as_score())
+
+
 @pytest.mark.usefixtures("parsed")
 @pytest.mark.parametrize("read", [known_records, one_by_one])
 def test_a_summary_says_what_its_record_says(
@@ -242,6 +268,7 @@ def test_a_summary_says_what_its_record_says(
             whole = read_record(record_path(catalog.root, *named))
             assert known.summary == summary_of(whole)
             assert repr(known.score()) == repr(whole.as_score())
+            assert bits(known.score()) == bits(whole.as_score())
 
 
 def test_values_follow_from_the_code_too(
