@@ -136,14 +136,14 @@ def _samples(catalog: Catalog) -> Iterator[Seen]:
             yield file
 
 
-def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
-    """Return the files of the site if neither they nor what they follow from have changed since; else None."""
+def unchanged(catalog: Catalog, key: str, out: Path) -> list[str] | None:
+    """Return the names of the files of the site if neither they nor what they follow from have changed since; else None."""
     if not key:
         return None
     known = derived_at(catalog.root).recall([key]).get(key)
     if not known or known != _outputs(catalog, out):
         return None
-    return [out / name for name in _names(out)]
+    return _names(out)
 
 
 def remember_site(catalog: Catalog, key: str, out: Path) -> None:

@@ -91,8 +91,8 @@ def build_site(
     records: Sequence[Record] | None = None,
     alone: bool = False,
     tracked: bool = False,
-) -> list[Path]:
-    """Write the site of a suite into ``out`` and return the paths of its files.
+) -> list[str]:
+    """Write the site of a suite into ``out`` and return the names of its files.
 
     The site opens on the suite and has pages of everything in the repository. If the suite is ``alone``, it has only what
     belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder. The files that DVC shows as metrics
@@ -130,7 +130,7 @@ def build_site(
     write_json(out / MANIFEST, sorted(names))
     if tracked:
         write_tracked(catalog.root, world.own, texts[: len(world.own)])
-    return [out / name for name in sorted(names)]
+    return sorted(names)
 
 
 def _wanted(content: Page | Pages | str | bytes, main: Leaderboard) -> Wanted | Several:
