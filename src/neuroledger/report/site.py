@@ -38,6 +38,7 @@ from neuroledger.report.kept import (
     Wanted,
     names_of,
     one_file_of,
+    uncollected,
     write_all,
 )
 from neuroledger.report.pages import (
@@ -112,11 +113,12 @@ def build_site(
     is_stored = records is None
     derived = derived_at(catalog.root) if is_stored else None
     memory = catalog.root / ".cache" if is_stored else None
-    given = known_records(catalog.root) if records is None else records
-    world = gather(catalog, suite, given, alone=alone)
-    texts = [as_json(board) for board in world.boards]
-    contents = _contents(world, texts)
-    wanted = {name: _wanted(content, world.main) for name, content in contents}
+    with uncollected():
+        given = known_records(catalog.root) if records is None else records
+        world = gather(catalog, suite, given, alone=alone)
+        texts = [as_json(board) for board in world.boards]
+        contents = _contents(world, texts)
+        wanted = {name: _wanted(content, world.main) for name, content in contents}
     if alone:
         wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
         wanted[".gitignore"] = Wanted("", lambda: "*\n")
