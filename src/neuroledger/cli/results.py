@@ -682,8 +682,9 @@ def report(
             remember_site(catalog, inputs, folder)
     answer = Output(json)
     first = folder / "index.html"
+    inside = str(first).removesuffix(first.name)
     file = folder / one_file_of(suite) if suite else None
-    answer.written += [str(page) for page in pages]
+    answer.written += [f"{inside}{page}" for page in pages]
     answer.line(f"wrote {len(pages)} files; open {first}")
     if file is not None:
         answer.line(f"to mail: {file}")
@@ -693,8 +694,8 @@ def report(
     return SUCCESS
 
 
-def _written(catalog: Catalog, suite: str | None, folder: Path) -> list[Path]:
-    """Write the pages and the files that DVC shows as metrics; return the paths of the pages."""
+def _written(catalog: Catalog, suite: str | None, folder: Path) -> list[str]:
+    """Write the pages and the files that DVC shows as metrics; return the names of the pages."""
     from neuroledger.report.site import build_site
     from neuroledger.spec.load import read_params
 

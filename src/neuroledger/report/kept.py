@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
@@ -35,6 +36,7 @@ __all__ = [
     "one_file_of",
     "remember_site",
     "text_of",
+    "uncollected",
     "unchanged",
     "write_all",
 ]
@@ -68,11 +70,23 @@ def text_of(catalog: Catalog, make: Callable[[], str], *asked: str) -> str:
     known = derived.recall([place]).get(place, {})
     if inputs and known.get("inputs") == inputs:
         return str(known["text"])
-    with _Logged.during() as logged:
+    with _Logged.during() as logged, uncollected():
         text = make()
     if inputs and not logged.count and inputs == _state_of_boards(catalog):
         derived.remember({place: {"inputs": inputs, "text": text}})
     return text
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Look for no cycles in a block that makes millions of objects without any, each of which would be looked at often."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Logged(logging.Handler):
@@ -136,14 +150,14 @@ def _samples(catalog: Catalog) -> Iterator[Seen]:
             yield file
 
 
-def unchanged(catalog: Catalog, key: str, out: Path) -> list[Path] | None:
-    """Return the files of the site if neither they nor what they follow from have changed since; else None."""
+def unchanged(catalog: Catalog, key: str, out: Path) -> list[str] | None:
+    """Return the names of the files of the site if neither they nor what they follow from have changed since; else None."""
     if not key:
         return None
     known = derived_at(catalog.root).recall([key]).get(key)
     if not known or known != _outputs(catalog, out):
         return None
-    return [out / name for name in _names(out)]
+    return _names(out)
 
 
 def remember_site(catalog: Catalog, key: str, out: Path) -> None:

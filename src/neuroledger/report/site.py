@@ -38,6 +38,7 @@ from neuroledger.report.kept import (
     Wanted,
     names_of,
     one_file_of,
+    uncollected,
     write_all,
 )
 from neuroledger.report.pages import (
@@ -91,8 +92,8 @@ def build_site(
     records: Sequence[Record] | None = None,
     alone: bool = False,
     tracked: bool = False,
-) -> list[Path]:
-    """Write the site of a suite into ``out`` and return the paths of its files.
+) -> list[str]:
+    """Write the site of a suite into ``out`` and return the names of its files.
 
     The site opens on the suite and has pages of everything in the repository. If the suite is ``alone``, it has only what
     belongs to it, also as one file (:func:`one_file_of`), and git ignores the folder. The files that DVC shows as metrics
@@ -112,11 +113,12 @@ def build_site(
     is_stored = records is None
     derived = derived_at(catalog.root) if is_stored else None
     memory = catalog.root / ".cache" if is_stored else None
-    given = known_records(catalog.root) if records is None else records
-    world = gather(catalog, suite, given, alone=alone)
-    texts = [as_json(board) for board in world.boards]
-    contents = _contents(world, texts)
-    wanted = {name: _wanted(content, world.main) for name, content in contents}
+    with uncollected():
+        given = known_records(catalog.root) if records is None else records
+        world = gather(catalog, suite, given, alone=alone)
+        texts = [as_json(board) for board in world.boards]
+        contents = _contents(world, texts)
+        wanted = {name: _wanted(content, world.main) for name, content in contents}
     if alone:
         wanted[one_file_of(suite)] = Wanted("", partial(_in_one_file, world))
         wanted[".gitignore"] = Wanted("", lambda: "*\n")
@@ -130,7 +132,7 @@ def build_site(
     write_json(out / MANIFEST, sorted(names))
     if tracked:
         write_tracked(catalog.root, world.own, texts[: len(world.own)])
-    return [out / name for name in sorted(names)]
+    return sorted(names)
 
 
 def _wanted(content: Page | Pages | str | bytes, main: Leaderboard) -> Wanted | Several:

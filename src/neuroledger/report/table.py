@@ -196,12 +196,12 @@ def board_of(
         sources.shares = (*(group.shares for group in groups), weights)
     models = _models(catalog, suite, sources)
     fitting = _fitting(catalog, models, columns, sources)
+    by_column = {
+        column.id: _cells(catalog, models, sources, column, fitting)
+        for column in columns
+    }
     cells = {
-        model: {
-            column.id: _cell(catalog, model, sources, column, fitting)
-            for column in columns
-        }
-        for model in models
+        model: {id: each[model] for id, each in by_column.items()} for model in models
     }
     entrants = {
         model: cells[model] for model in cells if not catalog.model(model).control
@@ -359,41 +359,57 @@ def _fitting(
     return remembered(sources.derived, keys, compute)
 
 
-def _cell(
+def _cells(
     catalog: Catalog,
-    model: str,
+    models: Sequence[str],
     sources: Sources,
     column: Column,
     fitting: Mapping[Pair, bool],
-) -> Cell:
+) -> dict[str, Cell]:
+    """Return the cell of each model in a column."""
     if column.unavailable:
-        return Cell("unavailable", reason=column.unavailable)
-    found = sources.records[column.id].get(model)
-    if found is None:
-        is_fitting = fitting[model, column.id]
-        words = "not run yet" if is_fitting else "the model does not fit this benchmark"
-        return Cell("missing", reason=words)
-    cell = _recorded(catalog, found.summary, column, sources.withheld)
-    if not sources.is_signed:
-        return cell
-    from neuroledger.engine.checked import evidence_of
+        absent = Cell("unavailable", reason=column.unavailable)
+        return dict.fromkeys(models, absent)
+    version = catalog.benchmark(column.id).version
+    withheld = sources.withheld.get(column.id)
+    cells: dict[str, Cell] = {}
+    for model in models:
+        found = sources.records[column.id].get(model)
+        if found is None:
+            cells[model] = _missing(is_fitting=fitting[model, column.id])
+            continue
+        cells[model] = _recorded(found.summary, version, withheld)
+        if sources.is_signed:
+            from neuroledger.engine.checked import evidence_of
 
-    return replace(cell, evidence=evidence_of(catalog.root, found.summary))
+            evidence = evidence_of(catalog.root, found.summary)
+            cells[model] = replace(cells[model], evidence=evidence)
+    return cells
 
 
-def _recorded(
-    catalog: Catalog, summary: Summary, column: Column, withheld: Mapping[str, str]
-) -> Cell:
-    """Return the cell of a record, without who stands for it."""
+def _missing(*, is_fitting: bool) -> Cell:
+    words = "not run yet" if is_fitting else "the model does not fit this benchmark"
+    return Cell("missing", reason=words)
+
+
+def _recorded(summary: Summary, version: int, withheld: str | None) -> Cell:
+    """Return the cell of a record, without who stands for it.
+
+    Parameters
+    ----------
+    version
+        Present version of the benchmark.
+    withheld
+        Why its intervals failed their calibration; None if they did not.
+    """
     if not summary.intact:
         return Cell("edited", reason="the record was edited: run it again")
-    if summary.version != catalog.benchmark(column.id).version:
+    if summary.version != version:
         return Cell("stale", reason="the benchmark has a new version: run it again")
     if not summary.has_score:
         return Cell("failed", reason=summary.reason)
-    if column.id in withheld:  # the interval failed its calibration
-        reason = withheld[column.id]
-        return Cell(summary.status, summary.value, raw=summary.raw, reason=reason)
+    if withheld is not None:
+        return Cell(summary.status, summary.value, raw=summary.raw, reason=withheld)
     return Cell(
         summary.status,
         summary.value,
