@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import logging
@@ -201,7 +202,7 @@ def write_all(
     known = derived.recall(keys) if derived else {}
     new: dict[str, object] = {}
     made = 0
-    with remembering(memory):
+    with remembering(memory), _kept_until_the_end():
         for name, each in wanted.items():
             path = out / name
             present = _sha256(path, memory)
@@ -214,6 +215,16 @@ def write_all(
     if derived:
         derived.remember(new)
     return made
+
+
+@contextmanager
+def _kept_until_the_end() -> Iterator[None]:
+    """Keep what exists out of the collections of garbage in a block: each would look at what all pages show."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _sha256(path: Path, memory: Path | None) -> str:

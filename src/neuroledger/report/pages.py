@@ -759,8 +759,8 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
     if record.score is None:
         return []
     drawn = []
-    uncertainty = record.as_score().uncertainty
-    parts = () if uncertainty is None else uncertainty.parts
+    varies = record.score.uncertainty or record.as_score().uncertainty
+    parts = () if varies is None else varies.parts
     deviations = {" × ".join(part.over): math.sqrt(part.variance) for part in parts}
     if deviations:
         caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."

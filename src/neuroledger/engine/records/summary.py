@@ -174,9 +174,9 @@ class Known:
         if self.path is None:
             assert self._record is not None
             return self._record
-        from neuroledger.engine.record import record_in
+        from neuroledger.engine.record import record_again
 
-        return record_in(self._content(), self.path)
+        return record_again(self._content(), self.summary.signed_sha256)
 
     def _content(self) -> bytes:
         assert self.path is not None
