@@ -31,7 +31,6 @@ __all__ = [
 
 
 WIDEST: Final = 60  # characters beside a bar
-BREAKS: Final = {ord("\n"): None, ord("\t"): None}
 
 
 def hidden(character: str) -> bool:
@@ -44,7 +43,7 @@ def visible(text: str) -> str:
 
     All output passes through this function, because titles, file names and messages are untrusted.
     """
-    if text.translate(BREAKS).isprintable():
+    if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
         return text
     return "".join(
         char

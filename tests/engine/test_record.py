@@ -25,6 +25,7 @@ from neuroledger.engine.record import (
     payload_of,
     read_all,
     read_record,
+    record_again,
     record_of,
     record_path,
     relative,
@@ -527,6 +528,8 @@ def test_whether_a_record_is_intact_is_known_without_writing_it(
             patch.delattr(Record, "_payload")
             read = read_record(path)
             assert read.intact and read.signed_sha256 == content["payload_sha256"]
+            again = record_again(path.read_bytes(), read.signed_sha256)
+            assert again == read and again.intact
         copied = read.model_copy(update={"status": "partial"})
         assert not copied.intact and copied.signed_sha256 == copied.payload()
         assert read.sealed().signed_sha256 == read.payload()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -20,7 +21,7 @@ from neuroledger.engine.record import read_all, read_record, record_path
 from neuroledger.engine.samples import keep_samples
 from neuroledger.report import pages as page_contents
 from neuroledger.report import site, table
-from neuroledger.report.kept import text_of
+from neuroledger.report.kept import Wanted, text_of, write_all
 from neuroledger.report.pages import Page, World
 from neuroledger.report.site import build_site
 from neuroledger.spec.catalog import Catalog
@@ -211,6 +212,18 @@ def test_a_report_of_what_did_not_change_reads_no_record(
         os.utime(path)
         report(**asked)
     assert len(built) == 5
+
+
+def test_collections_of_garbage_look_at_everything_again_after_a_page_failed(
+    tmp_path: Path,
+) -> None:
+    def fail() -> str:
+        assert gc.get_freeze_count()
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        write_all(tmp_path, {"a.html": Wanted("", fail)}, None, None)
+    assert not gc.get_freeze_count()
 
 
 def test_inputs_that_were_just_written_are_read_again(

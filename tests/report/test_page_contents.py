@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,17 @@ import pytest
 from neuroledger.data.gate.validate import validate
 from neuroledger.engine.checked import Evidence, Origin
 from neuroledger.engine.control import in_words
+from neuroledger.engine.record import read_record, record_path
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.pages import Page, _blocks, axis, gather, packed, pages
+from neuroledger.report.pages import (
+    Page,
+    _blocks,
+    _deviations,
+    axis,
+    gather,
+    packed,
+    pages,
+)
 from neuroledger.report.site import (
     command_of,
     counted,
@@ -169,7 +180,9 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
         command_of(altered(given, request={}))
         == "neuroledger score ant lab.V4-ridge --seed 0"
     )
-    plain = json.loads(record_text(given))
+    text = record_text(given)
+    plain = json.loads(text)
+    assert text == json.dumps(plain, indent=2, sort_keys=True, ensure_ascii=False)
     assert list(plain) == [
         "environment",
         "error",
@@ -181,6 +194,22 @@ def test_a_record_names_the_command_and_everything_that_determined_it() -> None:
     assert plain["request"] == {"device": "cpu", "limit": None, "seed": 7} and plain[
         "inputs"
     ]["model"] == {"id": "ant"}
+
+
+def test_the_sources_of_uncertainty_are_those_of_the_record_or_its_interval(
+    repository: Path,
+) -> None:
+    known = read_record(record_path(repository, "Digits.simulated.IT-ridge", "gabor"))
+    varies = known.as_score().uncertainty
+    assert varies is not None and len(varies.parts) > 1
+    names = [" × ".join(part.over) for part in varies.parts]
+    errors = [math.sqrt(part.variance) for part in varies.parts]
+    assert _deviations(known) == pytest.approx(dict(zip(names, errors, strict=True)))
+    half = 0.02 / 1.959964
+    assert _deviations(record("ant", "lab.V4-ridge", 0.5)) == {
+        "score": pytest.approx(half)
+    }
+    assert _deviations(record("ant", "lab.V4-ridge", 0.5, half=None)) == {}
 
 
 def test_of_the_permuted_controls_a_benchmark_shows_the_one_closest_to_its_bound(

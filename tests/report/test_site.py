@@ -203,6 +203,8 @@ def test_commands_in_texts_of_a_spec_are_code(lab: Lab, tmp_path: Path) -> None:
         ("Yik, Jason and others", "Yik et al. (2020). A word"),
         ("{The NeuroAI contributors}", "The NeuroAI contributors (2020). A word"),
         ("{Arm Limited} and Mark, Roger G.", "Arm Limited and Mark (2020). A word"),
+        ("{A & <B>}", "A &amp; &lt;B&gt; (2020). A word"),
+        ("{A\u202eB}", "A\\u202eB (2020). A word"),
     ],
 )
 def test_a_reference_is_shown_with_the_names_of_its_authors(

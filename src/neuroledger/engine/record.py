@@ -38,6 +38,7 @@ __all__ = [
     "payload_of",
     "read_all",
     "read_record",
+    "record_again",
     "record_in",
     "record_of",
     "record_path",
@@ -319,6 +320,13 @@ def record_of(plain: object) -> Record:
     if (record.score is None) != (record.status == "failed"):
         raise ValueError(f"status {record.status!r} contradicts its score")
     vars(record)["signed_sha256"] = payload_of(plain)
+    return record
+
+
+def record_again(content: bytes, signed_sha256: str) -> Record:
+    """Return the record that a content is which was read before, when its form and its hashes were examined."""
+    record = Record.model_validate(in_present_form(from_json(content)))
+    vars(record)["signed_sha256"] = signed_sha256
     return record
 
 

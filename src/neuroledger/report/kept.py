@@ -229,7 +229,7 @@ def write_all(
     places = {name: key_of("files of a folder", str(out / name)) for name in folders}
     held = derived.recall(places.values()) if derived else {}
     new: dict[str, object] = {}
-    with remembering(memory):
+    with remembering(memory), _kept_until_the_end():
         for name, one in wanted.items():
             if isinstance(one, Wanted):
                 new |= _write_those({name: one}, known, out, memory)
@@ -283,6 +283,16 @@ def _state(files: Iterable[Seen]) -> str:
     except OSError:
         return ""
     return digest.hexdigest()
+
+
+@contextmanager
+def _kept_until_the_end() -> Iterator[None]:
+    """Keep what exists out of the collections of garbage in a block: each would look at what all pages show."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _sha256(path: Path, memory: Path | None) -> str:

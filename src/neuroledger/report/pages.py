@@ -12,13 +12,14 @@ from functools import partial
 from os.path import commonprefix
 from typing import Final, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from neuroledger.data.gate.signatures import are_current
 from neuroledger.data.gate.validation import ValidationReport, read_report, report_path
 from neuroledger.data.images import thumbnail
 from neuroledger.data.integrity import verified_files
 from neuroledger.data.load import load_dataset
+from neuroledger.display import visible
 from neuroledger.engine.claims.looks import read_looks
 from neuroledger.engine.claims.standing import standing
 from neuroledger.engine.control import Control
@@ -169,8 +170,8 @@ class World:
     everything: Leaderboard
     records: tuple[Known, ...]
     reports: Mapping[str, ValidationReport]
-    references: Mapping[str, dict[str, str]]
-    """The key, the line and the BibTeX entry of each reference by its key."""
+    references: Mapping[str, Mapping[str, str]]
+    """The key, the line and the BibTeX entry of each reference by its key; the texts are escaped."""
     store: Store
     history: Mapping[tuple[str, str], tuple[Step, ...]]
     suites: tuple[SuiteSpec, ...]
@@ -858,9 +859,7 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
     if record.score is None:
         return []
     drawn = []
-    uncertainty = record.as_score().uncertainty
-    parts = () if uncertainty is None else uncertainty.parts
-    deviations = {" × ".join(part.over): math.sqrt(part.variance) for part in parts}
+    deviations = _deviations(record)
     if deviations:
         caption = f"Standard error of the score from each source ({column.scale.replace('_', ' ')})."
         drawn.append((caption, bars(deviations, "standard error")))
@@ -871,6 +870,14 @@ def _details(world: World, record: Record, column: Column) -> list[tuple[str, Ma
         if samples is not None:
             drawn += details(samples, column.scale)
     return drawn
+
+
+def _deviations(record: Record) -> dict[str, float]:
+    """Return the standard error of the headline score from each source; what its interval tells if no source is known."""
+    stored = None if record.score is None else record.score.uncertainty
+    varies = stored or record.as_score().uncertainty
+    parts = () if varies is None else varies.parts
+    return {" × ".join(part.over): math.sqrt(part.variance) for part in parts}
 
 
 def _costs(
@@ -948,13 +955,13 @@ def _calibration(world: World, benchmark: str) -> dict[str, object] | None:
     return {"result": result, "metrics": metrics, "changed": changed}
 
 
-def _cited(world: World, keys: Sequence[str]) -> list[dict[str, str]]:
+def _cited(world: World, keys: Sequence[str]) -> list[Mapping[str, str]]:
     """Return each reference once."""
     known = world.references
     return [known[key] for key in dict.fromkeys(keys) if key in known]
 
 
-def _entry(key: str, reference: Reference) -> dict[str, str]:
+def _entry(key: str, reference: Reference) -> Mapping[str, str]:
     """Return what pages show of a reference: its key; authors, year and title in a line; and its BibTeX entry."""
     fields = reference.fields
     authors = " ".join(fields.get("author", "").split()).split(" and ")
@@ -963,7 +970,12 @@ def _entry(key: str, reference: Reference) -> dict[str, str]:
     names = f"{families[0]} et al." if several else " and ".join(families)
     line = f"{names} ({fields.get('year', 'n.d.')}). {' '.join(fields.get('title', key).split())}"
     line = re.sub(r"[{}\\]", "", line)
-    return {"key": key, "line": line, "text": reference.text}
+    # Once for all pages that cite it.
+    return {
+        "key": key,
+        "line": escape(visible(line)),
+        "text": escape(visible(reference.text)),
+    }
 
 
 def _has_files(report: ValidationReport | None) -> bool:

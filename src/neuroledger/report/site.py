@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from neuroledger.display import visible
 from neuroledger.engine.control import in_words
@@ -367,7 +368,16 @@ def record_text(record: Record) -> str:
     """Return as JSON what determined a score."""
     parts = {"status", "error", "request", "inputs", "environment"}
     fields = {"record": record.id, **record.model_dump(mode="json", include=parts)}
-    return json.dumps(fields, indent=2, sort_keys=True, ensure_ascii=False)
+    return to_json(_in_order(fields), indent=2).decode()
+
+
+def _in_order(value: object) -> object:
+    """Return plain data with sorted keys."""
+    if isinstance(value, dict):
+        return {key: _in_order(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [_in_order(item) for item in value]
+    return value
 
 
 class Section(NamedTuple):

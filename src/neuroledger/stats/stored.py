@@ -33,6 +33,8 @@ class Stored(BaseModel):
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         plain: dict[str, object] = handler(self)
         left_out = self._left_out()
+        if not left_out:
+            return plain
         return {
             name: content for name, content in plain.items() if name not in left_out
         }

@@ -114,9 +114,10 @@ def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
             if durable:
                 sync(temporary)
             temporary.replace(path)
-        finally:
+        except BaseException:
             with suppress(OSError):
                 temporary.unlink()
+            raise
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written ({error.strerror or error}); check free space and permissions there"

@@ -170,9 +170,9 @@ class Known:
         if not self.place:
             assert self._record is not None
             return self._record
-        from neuroledger.engine.record import record_in
+        from neuroledger.engine.record import record_again
 
-        return record_in(self._content(), Path(self.place))
+        return record_again(self._content(), self.summary.signed_sha256)
 
     def _content(self) -> bytes:
         try:
