@@ -104,10 +104,7 @@ class Side:
         ascending = bool((np.diff(rows) > 0).all())
         defined = self.gram is not None and bool(self.usable[rows].all())
         if comparison in RANKED and ascending and defined:
-            kept = np.zeros(len(self.usable), dtype=bool)
-            kept[rows] = True
-            first, second = _pairs(len(kept))
-            return [self.in_order.prepared(kept[first] & kept[second], comparison)]
+            return [self.in_order.prepared(_among(rows, len(self.usable)), comparison)]
         return [prepared(values, comparison) for values in self.condensed(rows)]
 
     def all_prepared(self, comparison: Comparison) -> list[Floats]:
@@ -121,6 +118,16 @@ class Side:
                 _bytes,
             ),
         )
+
+
+def _among(rows: Indices, count: int) -> Booleans:
+    """Mask of the entries of a condensed matrix of ``count`` rows whose two rows are chosen."""
+    if len(rows) == count:
+        return np.ones(count * (count - 1) // 2, dtype=bool)
+    kept = np.zeros(count, dtype=bool)
+    kept[rows] = True
+    first, second = _pairs(count)
+    return kept[first] & kept[second]
 
 
 @lru_cache(maxsize=1)

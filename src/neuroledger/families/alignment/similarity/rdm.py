@@ -185,10 +185,11 @@ class Sorted(NamedTuple):
         """Return :func:`prepared` of the entries that are kept, which are finite."""
         if self.order is None:
             return prepared(self.values[kept], comparison)
-        at = self.order if kept.all() else self.order[kept[self.order]]
+        everything = bool(kept.all())
+        at = self.order if everything else self.order[kept[self.order]]
         ranks = np.empty(len(kept))
         ranks[at] = _ranks_in_order(self.values[at], ALIKE)
-        return _from_ranks(ranks[kept], comparison)
+        return _from_ranks(ranks if everything else ranks[kept], comparison)
 
 
 def compare(a: Floats, b: Floats, comparison: Comparison) -> float:
