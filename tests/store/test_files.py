@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -11,15 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from neuroledger.errors import DataError
 from neuroledger.store import files
 from neuroledger.store.derived import derived_at
 from neuroledger.store.files import (
     alive,
-    indented,
     owner,
     replacing,
     sweep,
@@ -179,28 +175,3 @@ def test_a_link_in_the_place_of_the_list_of_ignored_files_is_not_followed(
     (tmp_path / "derived" / ".gitignore").symlink_to(tmp_path / "elsewhere")
     files.keep_from_git(tmp_path / "derived")
     assert not (tmp_path / "elsewhere").exists()
-
-
-PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=4)
-    | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
-)  # fmt: skip
-
-
-@given(PLAIN)
-@example({"b": [], "a": {}, 'q"': (1, "x", [2], "y"), "z": "\n\u2028é"})
-@example({10: 1, 9: [1]})
-def test_indented_text_is_that_of_python(value: object) -> None:
-    expected = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-    assert indented(value) == expected
-
-
-def test_objects_are_indented_as_what_they_are_made_of() -> None:
-    value = {"a": [Path("x"), {"b": Path("y")}], "c": Path("z")}
-    expected = json.dumps(
-        value, indent=2, sort_keys=True, default=lambda path: [str(path)]
-    )
-    assert indented(value, lambda path: [str(path)]) == expected
-    with pytest.raises(TypeError, match="not JSON serializable"):
-        indented(value)

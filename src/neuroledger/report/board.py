@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from neuroledger.engine.records.evidence import SELF_REPORTED, Evidence, Origin
 from neuroledger.spec.suites import Group
-from neuroledger.store.files import indented, write_json, write_text
+from neuroledger.store.files import write_json, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -380,7 +381,15 @@ def as_csv(board: Leaderboard) -> str:
 
 def as_json(board: Leaderboard) -> str:
     """Return the whole board as JSON with sorted keys."""
-    return f"{indented(board, vars)}\n"
+    text = json.dumps(
+        board,
+        default=vars,
+        indent=2,
+        sort_keys=True,
+        ensure_ascii=False,
+        allow_nan=False,
+    )
+    return f"{text}\n"
 
 
 def _names(board: Leaderboard) -> list[str]:

@@ -7,12 +7,11 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
-from itertools import count, groupby
+from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import uuid4
 
 from neuroledger.errors import StorageError
@@ -21,7 +20,6 @@ __all__ = [
     "Seen",
     "alive",
     "files_below",
-    "indented",
     "json_below",
     "json_files",
     "keep_from_git",
@@ -246,68 +244,8 @@ def write_text(path: Path, text: str) -> bool:
 
 def write_json(path: Path, value: object) -> bool:
     """Write plain data as JSON with sorted keys, two spaces of indentation and a final newline; as :func:`write_text`."""
-    return write_text(path, f"{indented(value)}\n")
-
-
-def indented(
-    value: object, default: Callable[[Any], object] | None = None, pad: str = ""
-) -> str:
-    """Return data as JSON with sorted keys and two spaces of indentation, as ``json.dumps`` does.
-
-    That is slow, since its fast encoder cannot indent. So neighbours in a list or object that are neither are encoded
-    together, with the indentation as separator.
-
-    Parameters
-    ----------
-    default
-        Returns plain data for an object that is none.
-    pad
-        What each further line begins with.
-
-    Raises
-    ------
-    TypeError, ValueError
-        An object is no plain data; a number is not finite.
-    """
-    inner = f"{pad}  "
-    encode = _encoder(inner).encode
-    texts: list[str] = []
-    if isinstance(value, dict):
-        ends = "{}"
-        for is_scalar, some in groupby(sorted(value.items()), _has_scalar):
-            if is_scalar:
-                texts.append(encode(dict(some))[1:-1])
-                continue
-            for key, each in some:
-                name = encode({key: 0})[1:-2]
-                texts.append(f"{name}{indented(each, default, inner)}")
-    elif isinstance(value, list | tuple):
-        ends = "[]"
-        for is_scalar, items in groupby(value, _is_scalar):
-            if is_scalar:
-                texts.append(encode(list(items))[1:-1])
-            else:
-                texts += [indented(each, default, inner) for each in items]
-    elif default is None or _is_scalar(value):
-        return encode(value)
-    else:
-        return indented(default(value), default, pad)
-    if not texts:
-        return ends
-    lines = f",\n{inner}".join(texts)
-    return f"{ends[0]}\n{inner}{lines}\n{pad}{ends[1]}"
-
-
-def _is_scalar(value: object) -> bool:
-    return value is None or isinstance(value, str | int | float)
-
-
-def _has_scalar(item: tuple[object, object]) -> bool:
-    return _is_scalar(item[1])
-
-
-@lru_cache(maxsize=64)
-def _encoder(pad: str) -> json.JSONEncoder:
-    """Return an encoder that puts each item into a line of its own, which begins with ``pad``."""
-    separators = (f",\n{pad}", ": ")
-    return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=separators)
+    return write_text(
+        path,
+        json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        + "\n",
+    )
