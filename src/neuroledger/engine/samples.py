@@ -18,7 +18,6 @@ __all__ = [
     "keep_samples",
     "predictions_of",
     "samples_of",
-    "state_of_samples",
     "states_of_samples",
 ]
 
@@ -89,13 +88,8 @@ def predictions_of(root: Path, job: str, metric: str) -> xr.DataArray | None:
     return _stored(root, job, metric, PREDICTIONS)
 
 
-def state_of_samples(store: Store, job: str, metric: str) -> str:
-    """Return a text that changes whenever the stored samples change; empty without any."""
-    return store.state(KIND, _key(job, metric))
-
-
 def states_of_samples(store: Store, wanted: Iterable[tuple[str, str]]) -> list[str]:
-    """Return :func:`state_of_samples` of many jobs, each with a metric."""
+    """Return, of each job and metric, a text that changes whenever the stored samples change; empty without any."""
     return store.states(KIND, (_key(job, metric) for job, metric in wanted))
 
 
