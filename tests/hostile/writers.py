@@ -192,7 +192,7 @@ def _site(pages: int, folder: Path) -> None:
     }
     gather, rendered = site.gather, site._contents
     try:
-        world: Any = SimpleNamespace(boards=())
+        world: Any = SimpleNamespace(boards=(), main=None)
         site.gather = lambda *_, **__: world  # type: ignore[assignment]
         site._contents = lambda *_: iter(contents.items())
         catalog: Any = None
