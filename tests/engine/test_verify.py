@@ -210,6 +210,19 @@ def test_every_file_is_read_but_parsed_once_for_each_content(
     assert desk.verify()[0].code == "record.edited", "its size and time are the same"
 
 
+def test_the_other_records_of_a_folder_stay_known_when_one_changes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for model in ("ant", "bee"):
+        path = desk.store(record(model, "lab.V4", 0.5), model)
+    desk.verify()
+    desk.store(record("bee", "lab.V4", 0.6), "bee")
+    monkeypatch.chdir(desk.root)
+    changed = desk.verify(path.relative_to(desk.root))
+    monkeypatch.setattr(recording, "record_in", None)
+    assert desk.verify()[1:] == changed
+
+
 def test_a_record_that_cannot_be_read_is_not_called_anything_else(desk: Desk) -> None:
     path = record_path(desk.root, "lab.V4", "ant")
     path.parent.mkdir(parents=True)

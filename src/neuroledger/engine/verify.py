@@ -78,7 +78,8 @@ def verify(
         A path does not exist.
     """
     signers = signers or signers_of(catalog.root)
-    chosen = list(paths) or json_files(catalog.root / "results" / "records")
+    chosen = [path.absolute() for path in paths]
+    chosen = chosen or json_files(catalog.root / "results" / "records")
     desk = _Desk(catalog, recompute)
     missing = next((path for path in paths if not path.is_file()), None)
     if missing is not None:
