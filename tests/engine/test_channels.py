@@ -264,7 +264,7 @@ def test_built_models_match_the_interface_of_their_builder(repository: Path) -> 
     for id in catalog.ids("models"):
         if catalog.model(id).unavailable or absent(catalog, "models", id):
             continue
-        declared = interface(catalog.entry("models", id), "")
+        declared = interface(catalog, catalog.entry("models", id), "")
         assert declared is not None
         try:
             model = model_of(session, id)

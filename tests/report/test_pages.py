@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from neuroledger.report.board import Cell, Column, Leaderboard, Row
-from neuroledger.report.pages import Page, packed
+from neuroledger.report.pages import Brief, Page, packed
 from neuroledger.report.site import build_site, rendered
 from neuroledger.spec.suites import Group
 from neuroledger.stats.stored_uncertainty import StoredUncertainty
@@ -393,9 +393,10 @@ def test_five_hundred_models_on_three_hundred_benchmarks_open_in_two_seconds(
     site: Path,
 ) -> None:
     board = large(500, 300)
+    brief = Brief.of(board)
     context = {
-        "section": "index", "switch": [("recorded", [board])], "boards": [board], "suites": ["large"],
-        "data": [(board, packed(board, [("models", "500")]))], "fronts": [], "pairs": [],
+        "section": "index", "switch": [("recorded", [brief])], "boards": [brief], "suites": ["large"],
+        "data": [(board.suite, packed(board, [("models", "500")]))], "fronts": [], "pairs": [],
     }  # fmt: skip
     page = site / "large.html"
     page.write_text(

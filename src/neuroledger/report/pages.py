@@ -52,6 +52,7 @@ from neuroledger.store.derived import (
 from neuroledger.store.store import Store, open_store
 
 __all__ = [
+    "Brief",
     "Late",
     "Page",
     "Pages",
