@@ -1329,7 +1329,7 @@ def an_interval_of_an_invented_method(lab: Lab) -> None:
 @proposal("refused", "record.unreadable")
 def an_interval_of_a_version_that_never_was(lab: Lab) -> None:
     rerecord(
-        lab, lambda plain: plain["score"].update(uncertainty=deviations(version=0))
+        lab, lambda plain: plain["score"].update(uncertainty=deviations(version=-1))
     )
 
 
