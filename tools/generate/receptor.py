@@ -5,6 +5,7 @@ It is computed from the embedded files of `Rokem2006.receptor`, and so is not am
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import neuroledger as nl
@@ -21,4 +22,4 @@ def write(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    print(write(Path("data")))
+    print(write(Path(sys.argv[1] if len(sys.argv) > 1 else "data")))
